@@ -468,7 +468,10 @@ impl Conn {
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
                 self.has_asked = true;
-                self.is_admitted |= super::fail::admits(&message);
+                if super::fail::admits(&message) {
+                    self.is_admitted = true;
+                    shared.admitted_by(self.kind, ctx);
+                }
                 let request = super::requests::Request { xid, frame: &frame, now_ms };
                 if let Err(kind) = self.handle(*message, &request, shared, ctx, outcome) {
                     self.refuse(kind, &frame);

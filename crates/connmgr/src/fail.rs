@@ -233,7 +233,7 @@ impl Connmgr {
     }
 
     /// Removes all rules, groups and meters.
-    fn flush(&mut self, ctx: &BridgeCtx<'_>) {
+    pub(super) fn flush(&mut self, ctx: &BridgeCtx<'_>) {
         flow_mod::flush(ctx.backer, ctx.bridge);
         let waits = self.shared.meters.is_ending();
         self.shared.meters.clear(ctx);

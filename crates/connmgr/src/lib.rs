@@ -45,6 +45,7 @@ mod packets;
 mod ports;
 mod report;
 mod requests;
+mod restore;
 mod snoop;
 mod stats;
 mod table_features;
@@ -58,6 +59,7 @@ pub use in_band::InBandConfig;
 pub use ofproto::ids::ConnId;
 pub use packet_queue::{QueueStats, RateLimit};
 pub use requests::selected_connections;
+pub use restore::{RefusedPart, SavedState};
 
 use conn::Conn;
 use dpif::Datapath;
@@ -118,6 +120,8 @@ struct Shared {
     port_since_ms: BTreeMap<OfPort, u64>,
     /// Rules changed while flow monitors are paused.
     stamps: monitors::Stamps,
+    /// Whether the rules are those of an earlier process.
+    restored: restore::Restored,
 }
 
 impl Shared {
@@ -388,6 +392,9 @@ impl Connmgr {
         self.send_table_status(ctx);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
+        if self.shared.restored.take_end() {
+            self.in_band.flushed();
+        }
         self.run_in_band(ctx, now_ms);
         self.relay();
     }

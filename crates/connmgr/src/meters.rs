@@ -70,11 +70,13 @@ impl MeterTable {
     }
 
     /// Executes a meter-mod.
-    fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
+    pub(super) fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
         let id = m.meter.id;
         if m.command == MeterModCommand::Delete {
             let gone = self.meters.extract_if(.., |n, _| id == METER_ALL || *n == id);
-            self.ending.extend(gone.map(|(_, entry)| entry));
+            let gone: Vec<Entry> = gone.map(|(_, entry)| entry).collect();
+            gone.iter().for_each(|entry| ctx.backer.recorder.meter(ctx.bridge, entry.meter.id, None));
+            self.ending.extend(gone);
             return Ok(());
         }
         let meter = checked(&m.meter)?;
@@ -102,6 +104,7 @@ impl MeterTable {
         if m.command == MeterModCommand::Add {
             ctx.backer.set_meter(ctx.bridge, id, Some(dp_id));
         }
+        ctx.backer.recorder.meter(ctx.bridge, id, Some(&meter));
         self.meters.insert(id, Entry { meter, dp_id, since_ms });
         Ok(())
     }
@@ -140,6 +143,7 @@ impl MeterTable {
     /// Removes all meters, whose rules are gone or go with the bridge.
     pub(super) fn clear(&mut self, ctx: &BridgeCtx<'_>) {
         ctx.backer.clear_meters(ctx.bridge);
+        self.meters.keys().for_each(|id| ctx.backer.recorder.meter(ctx.bridge, *id, None));
         let all = std::mem::take(&mut self.meters).into_values().chain(self.ending.drain(..));
         all.for_each(|entry| MeterTable::release(&entry, ctx));
     }

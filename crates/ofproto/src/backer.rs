@@ -8,6 +8,7 @@ mod addresses;
 mod bonds;
 mod covers;
 mod failed;
+mod following;
 mod hosts;
 mod learn;
 mod macs;
@@ -34,6 +35,7 @@ use crate::meter_ids::MeterIds;
 use crate::native::RouteCache;
 use crate::ports::PortTable;
 use crate::recirc::{FrozenState, RecircTable};
+use crate::record::Recorder;
 use crate::rule::{Expiry, Rule};
 use crate::sampling::SampleSink;
 use crate::tables::Tables;
@@ -213,6 +215,8 @@ pub struct Backer {
     pub packet_ins_made: AtomicU64,
     /// Changes of rules to report to controllers.
     pub events: RuleEvents,
+    /// Changes to write down for a later process.
+    pub recorder: Recorder,
     /// Flows installed after their epoch ended: to be checked at once.
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
     /// Set if that queue overflowed: all flows are to be checked.
@@ -264,6 +268,7 @@ impl Backer {
             packet_ins_unwanted: AtomicU64::new(0),
             packet_ins_made: AtomicU64::new(0),
             events: RuleEvents::default(),
+            recorder: Recorder::default(),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
             at_once: AtOnce::default(),
@@ -423,6 +428,7 @@ impl Backer {
         });
         lock(&self.open).remove(&id);
         self.events.forget(id);
+        self.recorder.bridge_gone(id);
     }
 
     /// Changes the view under the writer lock, publishes it and starts a new epoch.
@@ -448,6 +454,7 @@ impl Backer {
             let result = f(bridge);
             let journal = bridge.tables.commit();
             self.events.follow(id, &journal, bridge.tables.is_monitored());
+            self.recorder.follow(id, &journal, &bridge.tables);
             journal.discard(&self.reclaimer);
             Some(result)
         })
@@ -475,6 +482,7 @@ impl Backer {
         let result = f(tables);
         let journal = tables.commit();
         let monitored = tables.is_monitored();
+        self.recorder.follow(id, &journal, tables);
         if !journal.is_empty() {
             self.view.store(Arc::new(view));
         }
@@ -487,25 +495,6 @@ impl Backer {
         drop(order);
         journal.discard(&self.reclaimer);
         Some(result)
-    }
-
-    /// Begins to queue changes of a bridge's rules for monitors. Returns the present tables, and the number of the
-    /// first change after them; `None` if the bridge does not exist.
-    pub fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
-        let _order = lock(&self.writer);
-        let view = self.view();
-        let tables = &view.bridge(id)?.tables;
-        tables.set_monitored(true);
-        Some((tables.clone(), self.events.end(id)))
-    }
-
-    /// Ends it.
-    pub fn unwatch_rules(&self, id: BridgeId) {
-        let _order = lock(&self.writer);
-        if let Some(bridge) = self.view().bridge(id) {
-            bridge.tables.set_monitored(false);
-        }
-        self.events.passed(id, u64::MAX);
     }
 
     /// Evicts rules from tables with more than their limit.

@@ -183,6 +183,48 @@ pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: us
     removed.unwrap_or_default()
 }
 
+/// A rule of an earlier process.
+#[derive(Clone, Debug)]
+pub struct SavedRule {
+    /// The rule as added.
+    pub added: FlowMod,
+    /// Its past.
+    pub past: Past,
+}
+
+/// Counters and times of a rule, the latter of the monotonic clock, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Past {
+    /// Time of the add.
+    pub created_ms: u64,
+    /// Start of its hard timeout.
+    pub renewed_ms: u64,
+    /// Time of the last packet, or of the add.
+    pub used_ms: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Adds rules of an earlier process to a bridge, as far as they are valid here. Returns the others, by their place in `rules`,
+/// with the reason.
+pub fn restore(
+    backer: &Backer,
+    bridge: BridgeId,
+    rules: &[SavedRule],
+    cx: &ModContext<'_>,
+) -> Vec<(usize, ErrorKind)> {
+    let restored = backer.change_tables(bridge, |tables| {
+        let one = |(n, rule): (usize, &SavedRule)| {
+            let done = check(&rule.added, cx).and_then(|()| add(tables, &rule.added, cx, Some(rule.past)));
+            done.err().map(|kind| (n, kind))
+        };
+        rules.iter().enumerate().filter_map(one).collect()
+    });
+    restored.unwrap_or_else(|| (0..rules.len()).map(|n| (n, ErrorKind::FmfcUnknown)).collect())
+}
+
 /// Checks a flow-mod by itself: its groups and meters may be missing.
 ///
 /// # Errors
@@ -240,8 +282,13 @@ fn check_mappings(tables: &Tables, fm: &FlowMod) -> Result<(), ErrorKind> {
     if ok { Ok(()) } else { Err(ErrorKind::NxfmfcInvalidTlvField) }
 }
 
-/// Adds the rule.
-fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+/// Adds the rule, with its `past` in an earlier process, if any.
+fn add(
+    tables: &mut Tables,
+    fm: &FlowMod,
+    cx: &ModContext<'_>,
+    past: Option<Past>,
+) -> Result<(), ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     check_references(&fm.actions, tables, cx.has_meter)?;
     check_mappings(tables, fm)?;
@@ -249,7 +296,8 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), Err
     let matching = tables.share(table, &fm.matching.of_rule());
     let there = tables.find_exactly(table, &matching, priority).cloned();
     if there.is_none() {
-        if fm.flags.contains(FlowModFlags::CHECK_OVERLAP)
+        if past.is_none()
+            && fm.flags.contains(FlowModFlags::CHECK_OVERLAP)
             && tables.overlaps(table, &matching.unpack(), priority)
         {
             return Err(ErrorKind::FmfcOverlap);
@@ -264,8 +312,14 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), Err
         Some(old) if keep_counts => old.stats.clone(),
         // As in OVS, the idle time goes on.
         Some(old) => Arc::new(RuleStats::new(old.stats.used_ms())),
-        None => Arc::new(RuleStats::new(cx.now_ms)),
+        None => {
+            let past = past.unwrap_or(Past { used_ms: cx.now_ms, ..Past::default() });
+            let stats = RuleStats::new(past.used_ms.min(cx.now_ms));
+            stats.credit(past.packets, past.bytes, 0);
+            Arc::new(stats)
+        }
     };
+    let then = |of: fn(Past) -> u64| past.map_or(cx.now_ms, |past| of(past).min(cx.now_ms));
     tables.insert(Arc::new(Rule {
         table,
         matching,
@@ -275,8 +329,8 @@ fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), Err
         importance: fm.importance,
         flags: rule_flags(fm, cx.version),
         actions: tables.intern(&fm.actions),
-        created_ms: cx.now_ms,
-        modified_ms: cx.now_ms,
+        created_ms: then(|past| past.created_ms),
+        modified_ms: then(|past| past.renewed_ms),
         stats,
     }));
     Ok(())

@@ -30,6 +30,7 @@ pub mod native;
 pub mod packet_state;
 pub mod ports;
 pub mod recirc;
+pub mod record;
 pub mod revalidate;
 pub mod rule;
 pub mod rule_index;

@@ -41,6 +41,7 @@ mod places;
 pub mod reactor;
 pub mod routing;
 pub mod slowpath;
+mod state;
 mod status;
 pub mod stream;
 pub mod switch;

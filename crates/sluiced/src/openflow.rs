@@ -10,7 +10,7 @@ use super::reactor::Reactor;
 use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
-use connmgr::{AdminChange, ConnCounters, Held, WORK_PER_TURN};
+use connmgr::{AdminChange, ConnCounters, Held, RefusedPart, SavedState, WORK_PER_TURN};
 use mio::Token;
 use ofproto::backer::Backer;
 use ofproto::ports::{BridgeId, Port, PortTable};
@@ -107,6 +107,19 @@ impl OpenFlow {
     ) {
         let made = OfBridge::open(bridge, name, &self.run_dir, datapath_id, instance, &self.budgets, reactor);
         self.bridges.insert(bridge, made);
+    }
+
+    /// Gives a new bridge saved state, in its configured fail mode, with or without controllers; returns refused parts.
+    pub(crate) fn restore(
+        &mut self,
+        bridge: BridgeId,
+        saved: &SavedState,
+        (fail_mode, has_controllers): (FailMode, bool),
+        until_admitted: bool,
+        now_ms: u64,
+    ) -> Vec<RefusedPart> {
+        let Some(b) = self.bridges.get_mut(&bridge) else { return Vec::new() };
+        b.restore(saved, (fail_mode, has_controllers), until_admitted, now_ms)
     }
 
     /// Sets the addresses of managers whose connections may pass through bridges.

@@ -6,6 +6,7 @@ mod carriers;
 mod deleted;
 mod prefixes;
 mod replace;
+mod restore;
 mod sampling;
 mod settings;
 
@@ -22,6 +23,7 @@ use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
 use super::routing::Routing;
+use super::state::State;
 use super::turn::{Turn, in_steps};
 use crate::slowpath::Wake;
 use anyhow::{Context, Result};
@@ -64,6 +66,7 @@ pub struct Switch {
     bonds: Bonds,
     exporters: Exporters,
     applied_once: bool,
+    state: State,
     next_retry_ms: u64,
     /// Commands left by the last turn.
     unfinished: Vec<Command>,
@@ -133,6 +136,7 @@ impl Switch {
             links,
             links_dirty: true,
             applied_once: false,
+            state: State::open(&config.run_dir, &config.name),
             next_retry_ms: 0,
             unfinished: Vec::new(),
             waited_for_lock: false,
@@ -360,6 +364,7 @@ impl Switch {
         if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
             self.instances.settled();
         }
+        self.keep_state();
         self.write_back(db, reactor.tls.fault(), now_ms);
         next.and(Turn::at(self.facts.next_ms(now_ms)))
     }
@@ -506,6 +511,7 @@ impl Switch {
                 self.bonds.attach(bridge, instance, &ports, &mut table, &self.devices);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
+                restore::learn(&instance.backer, bridge, &mut self.state.macs);
                 let mirrors = view.bridge(bridge).and_then(|b| b.mirrors.clone());
                 if mirrors.is_some() || !ports.mirrors.is_empty() {
                     let mirrors = ports.mirrors(mirrors.as_deref());
@@ -534,6 +540,7 @@ impl Switch {
         instance.backer.insert_bridge(id, name);
         log::info!(target: "bridge", "bridge {name}: using datapath ID {:016x}", bridge.datapath_id);
         self.openflow.create(id, name, bridge.datapath_id, instance, reactor);
+        self.restore(id, name);
     }
 
     fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
@@ -676,7 +683,9 @@ impl Switch {
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
     /// before, taps included.
     pub fn stop(self, exit: Exit) {
-        let Switch { instances, devices, openflow, streams, link_protocols, bonds, .. } = self;
+        let Switch { instances, devices, openflow, streams, link_protocols, bonds, state, .. } = self;
+        // Packets are still forwarded.
+        state.finish(exit.cleanup);
         drop((link_protocols, bonds, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {

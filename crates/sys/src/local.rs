@@ -1,15 +1,16 @@
 //! Unix stream sockets in the file system, as kept by OVS daemons: mode 0770 less the umask from the moment
 //! that the name exists; and their listening processes.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use crate::process::{Stage, stage};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, OFlags, fchmod};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -69,6 +70,20 @@ pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     }
     listen(&socket, BACKLOG)?;
     Ok(UnixListener::from(socket))
+}
+
+/// Opens a file for reading if only this user, or root, can have written it.
+///
+/// # Errors
+/// It does not exist, is a link or no regular file, or belongs to another user.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?);
+    let about = file.metadata()?;
+    let owner = about.uid();
+    if !about.is_file() || owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a file of this user"));
+    }
+    Ok(file)
 }
 
 /// Removes the sockets of former processes from a directory: files `PREFIX.PID.SUFFIX` of an ending process,

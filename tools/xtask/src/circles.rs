@@ -130,7 +130,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
             "tunnel_ports",
         ],
         &["view"],
-        &["cache", "events", "ukey", "unresolved"],
+        &["cache", "events", "record", "ukey", "unresolved"],
         &["xlate"],
         &["backer"],
         &["flow_mod", "link_sender", "revalidate", "upcall"],

@@ -274,7 +274,7 @@ impl ModQueue {
             checked => checked,
         };
         if fm.command == FlowModCommand::Add || checked.is_err() {
-            let done = checked.and_then(|()| add(tables, &fm, cx));
+            let done = checked.and_then(|()| add(tables, &fm, cx, None));
             effects.conclude(fm.command, done, frame);
             return;
         }
@@ -305,7 +305,7 @@ impl ModQueue {
         }
         let UnderWay { fm, frame, changes, .. } = under_way;
         let adds = !changes && modify_adds(&fm);
-        let done = done.and_then(|()| if adds { add(tables, &fm, cx) } else { Ok(()) });
+        let done = done.and_then(|()| if adds { add(tables, &fm, cx, None) } else { Ok(()) });
         effects.conclude(fm.command, done, frame);
     }
 }

@@ -13,7 +13,7 @@ use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
 use connmgr::{
     AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
-    InBandConfig, Refusal, RemoteConfig,
+    InBandConfig, Refusal, RefusedPart, RemoteConfig, SavedState,
 };
 use dpif::Datapath;
 use log::LevelFilter;
@@ -136,14 +136,25 @@ impl OfBridge {
         self.desc = describe(dp_desc, dp_sn);
         let versions: Vec<Version> = protocols.iter().map(|v| Version(v.wire())).collect();
         self.versions = if versions.is_empty() { VersionSet::IMPLEMENTED } else { VersionSet::of(&versions) };
-        let fail_mode = match fail_mode {
-            vswitch::config::FailMode::Standalone => FailMode::Standalone,
-            vswitch::config::FailMode::Secure => FailMode::Secure,
-        };
-        self.apply(|c| c.fail_mode = fail_mode, now_ms);
+        self.apply(|c| c.fail_mode = mode_of(fail_mode), now_ms);
         self.has_in_band = !disable_in_band;
         self.change_in_band(|c| c.queue = in_band_queue, now_ms);
         self.find_remotes(now_ms);
+    }
+
+    /// Begins with saved state, under the configuration that follows: a change of it would flush the rules.
+    pub(super) fn restore(
+        &mut self,
+        saved: &SavedState,
+        (fail_mode, has_controllers): (vswitch::config::FailMode, bool),
+        until_admitted: bool,
+        now_ms: u64,
+    ) -> Vec<RefusedPart> {
+        let configure = |c: &mut RemoteConfig| {
+            (c.fail_mode, c.has_controllers) = (mode_of(fail_mode), has_controllers);
+        };
+        self.apply(configure, now_ms);
+        self.with_mgr(|mgr, ctx| mgr.restore(saved, until_admitted, ctx, now_ms))
     }
 
     /// Name of the bridge.
@@ -587,6 +598,13 @@ fn log_messages(bridge: &str, mgr: &mut Connmgr, link: &Link) {
     }
     if kept.left_out > 0 {
         log::debug!(target: "vconn", "{peer}: {} further messages are not logged", kept.left_out);
+    }
+}
+
+fn mode_of(configured: vswitch::config::FailMode) -> FailMode {
+    match configured {
+        vswitch::config::FailMode::Standalone => FailMode::Standalone,
+        vswitch::config::FailMode::Secure => FailMode::Secure,
     }
 }
 

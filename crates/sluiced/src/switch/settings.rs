@@ -31,6 +31,8 @@ impl Switch {
             revalidator_threads: _,
             threads: _,
             vlan_limit: _,
+            // Followed with the datapaths.
+            restore: _,
             flow_restore_wait: _,
             hw_offload: _,
             upcall_dispatch: _,

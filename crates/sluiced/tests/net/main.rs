@@ -50,6 +50,7 @@ mod port_types;
 mod ports;
 mod qos;
 mod rest;
+mod restore;
 mod routes;
 mod routes_random;
 mod slowpath;

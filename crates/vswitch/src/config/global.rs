@@ -39,6 +39,8 @@ pub struct GlobalConfig {
     pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
     pub enable_statistics: bool,
+    /// `restore`: use of the state of the last process.
+    pub restore: Restore,
     /// `metrics`: where metrics for Prometheus are served; `None`: nowhere.
     pub metrics: Option<MetricsAddress>,
     /// `ssl`: keys and certificates for TLS; `None` leaves those of the command line.
@@ -86,10 +88,23 @@ impl Default for GlobalConfig {
             hw_offload: false,
             upcall_dispatch: None,
             enable_statistics: false,
+            restore: Restore::Auto,
             metrics: None,
             ssl: None,
         }
     }
+}
+
+/// Use of the rules, groups and meters that the last process of the switch left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restore {
+    /// Restored, until a controller admits the bridge.
+    #[default]
+    Auto,
+    /// Restored; controllers find them.
+    Always,
+    /// Not restored, and not kept for the next process.
+    Never,
 }
 
 /// Where metrics are served.
@@ -148,6 +163,19 @@ impl<'a> Reader<'a> {
                 let notice = format!("other_config:vlan-limit={text:?} is not a number: {default} is used");
                 self.hint(row, "other_config:vlan-limit", notice);
                 default
+            }
+        }
+    }
+
+    fn restore(&mut self, row: RowView<'a>) -> Restore {
+        match row.map_str("other_config", "restore") {
+            None | Some("auto") => Restore::Auto,
+            Some("always") => Restore::Always,
+            Some("never") => Restore::Never,
+            Some(other) => {
+                let notice = format!("other_config:restore={other}: there are auto, always and never");
+                self.notice(row, "other_config:restore", notice);
+                Restore::Auto
             }
         }
     }
@@ -212,6 +240,7 @@ impl<'a> Reader<'a> {
             upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),
+            restore: self.restore(row),
             metrics: self.metrics(row),
             ssl: row.opt_uuid("ssl").and_then(|ssl| self.replica.row("SSL", ssl)).map(SslConfig::of_row),
         }

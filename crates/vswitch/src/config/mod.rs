@@ -37,7 +37,7 @@ pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
 pub use export::{IpfixConfig, SflowConfig};
-pub use global::{GlobalConfig, MetricsAddress, SslConfig, UpcallDispatch};
+pub use global::{GlobalConfig, MetricsAddress, Restore, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};
 pub use port::PortConfig;
