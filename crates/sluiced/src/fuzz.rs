@@ -3,6 +3,7 @@
 pub use crate::appctl::fuzz::control_arguments;
 
 use crate::appctl::packet_of_hex;
+use crate::state;
 use crate::stream::Endpoint;
 use vlog::vlog;
 
@@ -22,8 +23,19 @@ pub fn words(bytes: &[u8]) {
     }
 }
 
+/// A file of state.
+pub fn saved_state(bytes: &[u8]) {
+    state::parse_file(bytes);
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_corpus_of_saved_state_is_replayed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/saved_state");
+        testkit::replay_corpus(folder, super::saved_state);
+    }
+
     #[test]
     fn the_corpus_of_words_is_replayed() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");

@@ -155,6 +155,14 @@ fn read(files: &Files, boot: &str) -> io::Result<BTreeMap<String, SavedBridge>> 
     }
 }
 
+/// Reads bytes as a file of state, and all text in it.
+pub(crate) fn parse_file(bytes: &[u8]) {
+    for bridge in reader::read(bytes, "boot").unwrap_or_default().into_values() {
+        let (state, _) = bridge.parse();
+        assert!(state.rules.iter().all(|rule| !rule.added.command.deletes()));
+    }
+}
+
 fn remove(files: &Files) {
     for file in [&files.state, &files.next, &files.mark] {
         match fs::remove_file(file) {

@@ -150,9 +150,7 @@ impl Writer {
                 self.file = None;
             }
             let now = Instant::now();
-            if stop || self.proof_at.is_some_and(|at| now >= at) {
-                self.prove();
-            }
+            self.prove(stop);
             let mut done = match self.file.is_none() || stop && finish {
                 true => self.write_anew(),
                 false => self.write_changes(),
@@ -174,8 +172,11 @@ impl Writer {
         }
     }
 
-    /// Restored state has not ended the process.
-    fn prove(&mut self) {
+    /// Notes that restored state has not ended the process, if it is proved by now, or `at_once`.
+    fn prove(&mut self, at_once: bool) {
+        if self.proof_at.is_none_or(|at| !at_once && Instant::now() < at) {
+            return;
+        }
         self.proof_at = None;
         match fs::remove_file(&self.files.mark) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -267,6 +268,7 @@ impl Writer {
 
     /// Writes changes since the whole state began to be written into the present file, and keeps them for the next.
     fn put_meanwhile(&mut self, meanwhile: &mut String) -> io::Result<()> {
+        self.prove(false);
         for backer in self.backers.clone() {
             let waiting = backer.recorder.take();
             if waiting.lost {

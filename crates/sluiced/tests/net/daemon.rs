@@ -96,8 +96,8 @@ fn detach_returns_when_ready() {
     let left = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut left: Vec<String> = left.filter(|name| !name.ends_with(".log")).collect();
     left.sort();
-    // The folder has the identity of the system.
-    assert_eq!(left, [".conf.db.~lock~", "conf.db", "openvswitch"]);
+    // The folder has the identity of the system, the file the rules for the next process.
+    assert_eq!(left, [".conf.db.~lock~", "conf.db", "openvswitch", "ovs-vswitchd.state"]);
     // With a configuration: it is applied when the command returns.
     let pid = detach(&netns, &dir, "--no-chdir");
     assert!(netns.ip("link show dev br0").is_ok(), "ready without its bridge");
@@ -466,7 +466,8 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     let daemon = serving(&spec);
     vsctl(
         &daemon,
-        "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow14,OpenFlow15",
+        "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow14,OpenFlow15 \
+         -- set Open_vSwitch . other_config:restore=never",
     );
     let mapping = "{class=0xffff,type=1,len=8}->tun_metadata1";
     let group =
