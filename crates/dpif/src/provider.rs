@@ -43,6 +43,12 @@ pub trait Shaping {
 
     /// The names of disciplines that a port can have.
     fn qos_types(&self, port: DpPort) -> &'static [&'static str];
+
+    /// Whether the switch's own scheduler serves a port, instead of the kernel.
+    fn has_own_scheduler(&self, port: DpPort) -> bool {
+        let _ = port;
+        false
+    }
 }
 
 /// Bonds that the datapath balances by itself (`lb_output`).
