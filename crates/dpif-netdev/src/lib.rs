@@ -257,6 +257,10 @@ impl Datapath for UserspaceDatapath {
         // Before its first packet: it must not take places that are kept for others.
         self.share_connections(s);
         self.pool.place(s, Scope::New, queues, &[]);
+        // As in OVS the datapath's own port does not count.
+        if number != LOCAL_PORT {
+            self.pool.factory.shared.ops.count_added();
+        }
         Ok(number)
     }
 
@@ -277,6 +281,7 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(self.name(), port);
         let open = s.ports.remove(port);
+        self.pool.factory.shared.ops.count_removed();
         open.iter().for_each(|open| self.disciplines.forget(open.device.ifindex()));
         open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);

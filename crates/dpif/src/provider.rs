@@ -164,6 +164,11 @@ pub trait Provider: Datapath {
         None
     }
 
+    /// Operations so far, by the names of their counters.
+    fn op_counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Its quality of service, if it has any.
     fn shaping(&self) -> Option<&dyn Shaping> {
         None
