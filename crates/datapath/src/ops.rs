@@ -8,7 +8,7 @@ use crate::burst::HeaderCtx;
 use crate::park::Origin;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
-use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
+use dpif::{Counted, DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
 use flow::{FlowKey, Ufid, shape};
 use packet::headers as h;
 
@@ -19,7 +19,13 @@ impl Pmd {
     /// Executes operations in order; one result each.
     pub fn apply(&mut self, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
         self.exec.begin(now_us);
-        let results = ops.into_iter().map(|op| self.apply_one(op, io)).collect();
+        let mut apply = |op| {
+            let kind = Counted::of(&op);
+            let result = self.apply_one(op, io);
+            self.exec.shared.ops.count(kind, &result);
+            result
+        };
+        let results = ops.into_iter().map(&mut apply).collect();
         self.count_flows();
         results
     }

@@ -5,7 +5,7 @@ use crate::bonds::Bonds;
 use crate::meter::{self, Meters};
 use conntrack::Tracker;
 use conntrack::ipf::{Ipf, OutOfRange};
-use dpif::{BondBalancer, EgressPorts, FragmentList, FragmentStatus, TunnelPort};
+use dpif::{BondBalancer, EgressPorts, FragmentList, FragmentStatus, OpCounts, TunnelPort};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +15,8 @@ use sync::{AtomicU32, AtomicU64, Ordering, Snapshot};
 pub struct DpShared {
     pub(crate) meters: Meters,
     pub(crate) bonds: Bonds,
+    /// Operations of all cores.
+    pub ops: OpCounts,
     /// Secret.
     seed: u64,
     /// Made when first used: it takes some megabytes.
@@ -59,6 +61,7 @@ impl DpShared {
         DpShared {
             meters: meter::none(),
             bonds: Bonds::default(),
+            ops: OpCounts::default(),
             seed,
             tracker: OnceLock::new(),
             fragments: OnceLock::new(),

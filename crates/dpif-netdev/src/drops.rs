@@ -68,9 +68,11 @@ impl Candidates {
             TxDrop::TooLarge => Some(&self.longest),
             // The rest of the batch is lost.
             TxDrop::PortDown | TxDrop::QueueFull => Some(&self.last),
-            TxDrop::NoBuffers | TxDrop::BadOffload | TxDrop::Refused => {
-                (self.packets == 1).then_some(&self.last)
-            }
+            TxDrop::NoBuffers
+            | TxDrop::BadOffload
+            | TxDrop::Refused
+            | TxDrop::Policed
+            | TxDrop::QosQueueFull => (self.packets == 1).then_some(&self.last),
         };
         let cause = DropCause::Datapath(reason);
         let found = found.filter(|_| budget.take(cause));

@@ -6,6 +6,7 @@
 //! senders. Sending never blocks.
 
 use super::bulk::PortParts;
+use super::egress::PortEgress;
 use super::perf::PerfShown;
 use super::plan::QueueId;
 use super::plan::load::History;
@@ -31,13 +32,18 @@ const AHEAD_BATCHES: usize = 512;
 pub(crate) struct TxSide {
     pub(crate) tx: Box<dyn TxQueue>,
     pub(crate) upcalls: Arc<PortQueues>,
+    pub(crate) egress: Arc<PortEgress>,
 }
 
 impl TxSide {
     /// Opens a transmit queue of a port for another thread.
-    pub(crate) fn open(device: &Port, upcalls: &Arc<PortQueues>) -> Result<TxSide, DpifError> {
+    pub(crate) fn open(
+        device: &Port,
+        upcalls: &Arc<PortQueues>,
+        egress: &Arc<PortEgress>,
+    ) -> Result<TxSide, DpifError> {
         let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
-        Ok(TxSide { tx, upcalls: upcalls.clone() })
+        Ok(TxSide { tx, upcalls: upcalls.clone(), egress: egress.clone() })
     }
 }
 

@@ -107,7 +107,11 @@ impl PmdIo for ThreadIo {
         };
         let queued = batch.len() as u64;
         let candidates = Candidates::of(batch);
-        let sent = side.tx.send(batch, pool);
+        let sent = if side.egress.is_active() {
+            side.egress.send(&mut *side.tx, batch, pool)
+        } else {
+            side.tx.send(batch, pool)
+        };
         // Packets segmented in software count once here: the core counts packets as passed over.
         for why in TxDrop::ALL {
             let reason = match why {
@@ -117,6 +121,8 @@ impl PmdIo for ThreadIo {
                 TxDrop::QueueFull => DropReason::TxQueueFull,
                 TxDrop::BadOffload => DropReason::TxBadOffload,
                 TxDrop::Refused => DropReason::TxFailed,
+                TxDrop::Policed => DropReason::TxPoliced,
+                TxDrop::QosQueueFull => DropReason::TxQosQueueFull,
             };
             let lost = sent.dropped(why).min(queued);
             report.dropped[reason as usize] += lost;

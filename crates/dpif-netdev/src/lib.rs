@@ -13,6 +13,7 @@ mod connections;
 mod cores;
 mod cycles;
 mod drops;
+mod egress;
 mod handover;
 mod inbox;
 mod io;
@@ -28,6 +29,7 @@ mod ports;
 mod provider;
 mod queues;
 mod replan;
+mod scheduler;
 mod shaping;
 mod slices;
 mod stats;
@@ -60,6 +62,7 @@ use pool::PmdPool;
 use ports::OpenPort;
 use queues::Rx;
 use replan::Scope;
+use scheduler::SchedulerThread;
 use stats::DeviceCounters;
 use std::io as std_io;
 use std::sync::Arc;
@@ -91,6 +94,7 @@ pub struct UserspaceDatapath {
     pool: PmdPool,
     devices: DeviceCounters,
     disciplines: Disciplines,
+    scheduler: SchedulerThread,
     sweeper: Arc<Sweeper>,
 }
 
@@ -159,6 +163,7 @@ impl UserspaceDatapath {
             pool: PmdPool::new(main, factory, inline, config),
             devices: DeviceCounters::default(),
             disciplines: Disciplines::default(),
+            scheduler: SchedulerThread::default(),
             sweeper: Sweeper::new(),
         })
     }
@@ -204,7 +209,9 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.shared.set_tunnel(number, tunnel);
         // Actions use tunnels, and no core sends to one.
         let threads = if tunnel.is_some() { 0 } else { s.running.len() };
-        let sides: Result<Vec<_>, _> = (0..=threads).map(|_| TxSide::open(&device, &upcalls)).collect();
+        let egress = Arc::default();
+        let sides: Result<Vec<_>, _> =
+            (0..=threads).map(|_| TxSide::open(&device, &upcalls, &egress)).collect();
         let mut sides = sides.inspect_err(|_| self.upcall_queues.port_del(number))?;
         let policer = Arc::default();
         let mut queues = numbered(number, std::mem::take(&mut device.rx), &policer);
@@ -243,12 +250,17 @@ impl Datapath for UserspaceDatapath {
             affinity: Default::default(),
             retired: PortStats::default(),
             policer,
+            egress,
         };
         self.pool.offload_port(&open);
         s.ports.insert(open);
         // Before its first packet: it must not take places that are kept for others.
         self.share_connections(s);
         self.pool.place(s, Scope::New, queues, &[]);
+        // As in OVS the datapath's own port does not count.
+        if number != LOCAL_PORT {
+            self.pool.factory.shared.ops.count_added();
+        }
         Ok(number)
     }
 
@@ -269,6 +281,7 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(self.name(), port);
         let open = s.ports.remove(port);
+        self.pool.factory.shared.ops.count_removed();
         open.iter().for_each(|open| self.disciplines.forget(open.device.ifindex()));
         open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);

@@ -209,7 +209,7 @@ impl PmdPool {
         })?;
         let (done, answers) = sync_channel(s.ports.iter().count());
         for port in s.ports.iter() {
-            match TxSide::open(&port.device, &port.upcalls) {
+            match TxSide::open(&port.device, &port.upcalls, &port.egress) {
                 Ok(side) => self
                     .cores
                     .request(&running.thread, Control::PortAdd(port.info.number, side, done.clone())),

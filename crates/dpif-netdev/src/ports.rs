@@ -1,5 +1,6 @@
 //! The ports of a userspace datapath: their numbers, and opening of their devices.
 
+use super::egress::PortEgress;
 use super::policing::PortPolicer;
 use super::slices::Departure;
 use super::upcall_queues::PortQueues;
@@ -35,6 +36,8 @@ pub(crate) struct OpenPort {
     pub(crate) retired: PortStats,
     /// Its limits, shared by its receive queues.
     pub(crate) policer: Arc<PortPolicer>,
+    /// Stage of packets that it sends, shared by all threads that send to it.
+    pub(crate) egress: Arc<PortEgress>,
 }
 
 impl OpenPort {

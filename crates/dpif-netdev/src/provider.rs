@@ -41,6 +41,10 @@ impl Provider for UserspaceDatapath {
         lock(&self.pool.state).ports.get(port).map(|p| p.spec.options.shown()).unwrap_or_default()
     }
 
+    fn op_counts(&self) -> Vec<(&'static str, u64)> {
+        self.pool.factory.shared.ops.all()
+    }
+
     fn shaping(&self) -> Option<&dyn Shaping> {
         Some(self)
     }

@@ -25,14 +25,14 @@ mod source;
 mod upkeep;
 
 pub use dispatch::Mode;
-pub use netlink::messages_sent;
+pub use netlink::{messages_received, messages_sent};
 
 use dispatch::Dispatch;
 use dpif::qos::QueueStats;
 use dpif::{
-    Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, KernelPort,
-    LookupMasks, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
-    Provider, Shaping, TunnelKind, UpcallReceiver, UpcallSockets,
+    Capabilities, Connections, Counted, Datapath, DeviceStats, DpAction, DpifError, DropReason, KernelPort,
+    LookupMasks, MeterConfig, MeterStats, OpBatch, OpCounts, PmdId, PortInfo, PortOptions, PortSpec,
+    PortStats, Provider, Shaping, TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
@@ -103,6 +103,7 @@ pub struct KernelDatapath {
     gone: Mutex<Option<VportMonitor>>,
     links: link::AllLinkStats,
     disciplines: netdev::tc::Disciplines,
+    ops: OpCounts,
 }
 
 impl KernelDatapath {
@@ -155,6 +156,7 @@ impl KernelDatapath {
             gone: Mutex::new(upkeep::listen(&ovs)),
             links: link::AllLinkStats::default(),
             disciplines: Default::default(),
+            ops: OpCounts::default(),
             conntrack: Conntrack::here(),
             ovs,
         };
@@ -407,6 +409,7 @@ impl Datapath for KernelDatapath {
         let info = PortInfo { number, name: spec.name.clone(), type_name };
         lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
         probes::port_added(&self.name, number, &spec.name);
+        self.ops.count_added();
         Ok(number)
     }
 
@@ -426,6 +429,7 @@ impl Datapath for KernelDatapath {
         let gone = self.ovs.vport_del(self.dp_ifindex(), port);
         self.dispatch.port_del(port);
         probes::port_removed(&self.name, port);
+        self.ops.count_removed();
         match gone {
             // It went with its interface.
             Err(e) if e.is_no_device() => Ok(()),
@@ -466,6 +470,7 @@ impl Datapath for KernelDatapath {
         probes::sent(&batch.ops);
         probes::log_operations(&self.name, &batch.ops);
         let results = self.carry_out(&batch.ops);
+        batch.ops.iter().zip(&results).for_each(|(op, result)| self.ops.count(Counted::of(op), result));
         probes::answered(&batch.ops, &results);
         if let Some(reply) = batch.reply {
             reply.done(batch.pmd, batch.tag, results);
@@ -490,6 +495,10 @@ impl Datapath for KernelDatapath {
 }
 
 impl Provider for KernelDatapath {
+    fn op_counts(&self) -> Vec<(&'static str, u64)> {
+        self.ops.all()
+    }
+
     fn shaping(&self) -> Option<&dyn Shaping> {
         Some(self)
     }

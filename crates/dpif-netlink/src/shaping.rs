@@ -2,7 +2,7 @@
 
 use super::KernelDatapath;
 use dpif::Shaping;
-use dpif::qos::{LinkFacts, Policing, Qos, QueueStats, ShownQos, TYPES};
+use dpif::qos::{LinkFacts, Policing, Qos, QueueStats, ShownQos, kernel_types};
 use flow::DpPort;
 use netdev::{link, tc};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl KernelDatapath {
 impl Shaping for KernelDatapath {
     fn set_qos(&self, port: DpPort, qos: Option<&Arc<Qos>>, link: LinkFacts) -> Result<(), String> {
         match (self.device_of(port), qos) {
-            (Some(ifindex), _) => self.disciplines.set(ifindex, qos, link),
+            (Some(ifindex), _) => self.disciplines.set(ifindex, qos, link).map_err(|e| e.text),
             (None, None) => Ok(()),
             (None, Some(qos)) => Err(format!("{}: the port has no device", qos.discipline.name())),
         }
@@ -52,6 +52,6 @@ impl Shaping for KernelDatapath {
     }
 
     fn qos_types(&self, port: DpPort) -> &'static [&'static str] {
-        if self.device_of(port).is_some() { &TYPES } else { &[] }
+        if self.device_of(port).is_some() { kernel_types() } else { &[] }
     }
 }

@@ -97,6 +97,8 @@ reasons! {
     TxBadOffload, "tx_bad_offload", Some("datapath_drop_tx_bad_offload"), None, "A large segment, or a partial checksum, that neither the device nor software could complete.";
     TunnelPush, "tunnel_push", Some("datapath_drop_tunnel_push_error"), Some("OVS_DROP_ACTION_ERROR"), "Headers of a tunnel could not be pushed.";
     TunnelPop, "tunnel_pop", Some("datapath_drop_tunnel_pop_error"), None, "The outer headers are not those of the tunnel, or have a wrong length or checksum.";
+    TxPoliced, "tx_policed", Some("datapath_drop_tx_policed"), None, "Beyond the rates of the port's policer (`egress-policer`, `trtcm-policer`).";
+    TxQosQueueFull, "tx_qos_queue_full", Some("datapath_drop_tx_qos_queue_full"), Some("QDISC_DROP"), "Its queue of the switch's own scheduler was full.";
 }
 
 /// A reason of either registry: each drop has exactly one.

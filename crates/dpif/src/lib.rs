@@ -16,6 +16,7 @@ mod dummy_mode;
 pub mod fuzz;
 pub mod nlactions;
 mod offload;
+mod op_counts;
 mod ops;
 mod port;
 pub mod port_types;
@@ -43,6 +44,7 @@ pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 pub use dummy_mode::DummyMode;
 pub use l2proto::is_control_packet;
 pub use offload::{FlowOffloads, OffloadLatency, OffloadLayer, OffloadStats, Offloaded};
+pub use op_counts::{Counted, OpCounts};
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PutMode,

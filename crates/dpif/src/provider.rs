@@ -43,6 +43,12 @@ pub trait Shaping {
 
     /// The names of disciplines that a port can have.
     fn qos_types(&self, port: DpPort) -> &'static [&'static str];
+
+    /// Whether the switch's own scheduler serves a port, instead of the kernel.
+    fn has_own_scheduler(&self, port: DpPort) -> bool {
+        let _ = port;
+        false
+    }
 }
 
 /// Bonds that the datapath balances by itself (`lb_output`).
@@ -156,6 +162,11 @@ pub trait Provider: Datapath {
     /// Tunnels whose headers actions push and pop; `None`: its ports do that.
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
         None
+    }
+
+    /// Operations so far, by the names of their counters.
+    fn op_counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// Its quality of service, if it has any.

@@ -5,8 +5,13 @@
 
 use std::collections::BTreeMap;
 
+mod egress;
+mod scheduler;
 #[cfg(test)]
 mod tests;
+
+pub use egress::EgressPolicer;
+pub use scheduler::{LAG_MAX_US, Load, Next, QUEUE_MEMORY_MAX, QUEUE_PACKETS_MAX, Scheduler};
 
 /// Queues that a discipline with classes may have.
 pub const QUEUES_MAX: u32 = 0xf000;
@@ -15,9 +20,33 @@ pub const DEFAULT_LINK_BPS: u64 = 100_000_000;
 /// Bytes beyond the MTU that a burst admits at least.
 const BURST_SPARE_BYTES: u64 = 64;
 
-/// The names of all disciplines, in the order of `qos/show-types`.
-pub const TYPES: [&str; 7] =
-    ["linux-netem", "linux-fq_codel", "linux-codel", "linux-hfsc", "linux-noop", "linux-sfq", "linux-htb"];
+/// The names of all disciplines, in the order of `qos/show-types`: those of a device of the kernel, then policers.
+const ALL_TYPES: [&str; 9] = [
+    "linux-netem",
+    "linux-fq_codel",
+    "linux-codel",
+    "linux-hfsc",
+    "linux-noop",
+    "linux-sfq",
+    "linux-htb",
+    "egress-policer",
+    "trtcm-policer",
+];
+
+/// The names of disciplines of a port that has a device of the kernel, and whose packets the switch sends itself.
+pub fn all_types() -> &'static [&'static str] {
+    &ALL_TYPES
+}
+
+/// The names of disciplines of a device of the kernel.
+pub fn kernel_types() -> &'static [&'static str] {
+    &ALL_TYPES[..7]
+}
+
+/// The names of policers of what a port sends.
+pub fn policer_types() -> &'static [&'static str] {
+    &ALL_TYPES[7..]
+}
 
 /// Quality of service of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +119,35 @@ pub enum Discipline {
     },
     /// The discipline of the device is left as it is.
     Noop,
+    /// A policer of one rate.
+    EgressPolicer {
+        /// Bytes a second.
+        cir: u64,
+        /// Bytes of a burst.
+        cbs: u64,
+    },
+    /// A policer of two rates, with queues (RFC 4115).
+    Trtcm(Rates),
+}
+
+/// Rates of a marker with two rates (RFC 4115): bytes a second, and bytes of bursts, without Ethernet headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rates {
+    /// Committed rate.
+    pub cir: u64,
+    /// Committed burst.
+    pub cbs: u64,
+    /// Excess rate.
+    pub eir: u64,
+    /// Excess burst.
+    pub ebs: u64,
+}
+
+impl Rates {
+    /// The rates of settings by key.
+    pub fn parse(mut setting: impl FnMut(&str) -> u64) -> Rates {
+        Rates { cir: setting("cir"), cbs: setting("cbs"), eir: setting("eir"), ebs: setting("ebs") }
+    }
 }
 
 /// Settings of a queue; zero stands for an absent one.
@@ -105,6 +163,8 @@ pub struct Queue {
     pub priority: u32,
     /// DSCP of its packets.
     pub dscp: Option<u8>,
+    /// Rates of a queue of `trtcm-policer`.
+    pub rates: Rates,
 }
 
 /// A class of a discipline, as a device has it: bytes, and bytes a second.
@@ -118,6 +178,32 @@ pub struct Class {
     pub burst: u64,
     /// Lower numbers go first.
     pub priority: u32,
+}
+
+/// Most bytes of a turn, and the part of a second's least rate that is one, as in the kernel.
+const QUANTUM_MAX_BYTES: u64 = 200_000;
+const RATE_TO_QUANTUM: u64 = 10;
+
+impl Class {
+    /// Bytes that it sends in a turn: as stock switches choose them, at least the MTU.
+    pub fn quantum(&self, link: LinkFacts) -> u64 {
+        let most = QUANTUM_MAX_BYTES.max(link.mtu.into());
+        (self.min_rate / RATE_TO_QUANTUM).clamp(link.mtu.max(1).into(), most)
+    }
+
+    /// The settings of a queue for `qos/show`.
+    pub fn settings(&self, discipline: &Discipline) -> Vec<(&'static str, String)> {
+        let Class { min_rate, max_rate, burst, priority } = *self;
+        let bits = |rate: u64| rate.saturating_mul(8).to_string();
+        let mut settings = Vec::new();
+        if matches!(discipline, Discipline::Htb { .. }) {
+            settings.push(("burst", bits(burst)));
+            settings.extend((priority != 0).then(|| ("priority", priority.to_string())));
+        }
+        settings.push(("min-rate", bits(min_rate)));
+        settings.extend((min_rate != max_rate).then(|| ("max-rate", bits(max_rate))));
+        settings
+    }
 }
 
 /// Facts about a device.
@@ -222,6 +308,8 @@ impl Discipline {
                 jitter: word("jitter", 0),
             },
             "linux-noop" => Discipline::Noop,
+            "egress-policer" => Discipline::EgressPolicer { cir: setting("cir"), cbs: setting("cbs") },
+            "trtcm-policer" => Discipline::Trtcm(Rates::parse(setting)),
             _ => return None,
         })
     }
@@ -236,6 +324,8 @@ impl Discipline {
             Discipline::FqCodel { .. } => "linux-fq_codel",
             Discipline::Netem { .. } => "linux-netem",
             Discipline::Noop => "linux-noop",
+            Discipline::EgressPolicer { .. } => "egress-policer",
+            Discipline::Trtcm(_) => "trtcm-policer",
         }
     }
 
@@ -247,13 +337,25 @@ impl Discipline {
             "linux-codel" => &["interval", "limit", "target"],
             "linux-fq_codel" => &["flows", "interval", "limit", "quantum", "target"],
             "linux-netem" => &["jitter", "latency", "limit", "loss"],
+            "egress-policer" => &["cbs", "cir"],
+            "trtcm-policer" => &["cbs", "cir", "ebs", "eir"],
             _ => &[],
         }
     }
 
     /// Whether it has queues.
     pub fn has_queues(&self) -> bool {
+        matches!(self, Discipline::Htb { .. } | Discipline::Hfsc { .. } | Discipline::Trtcm(_))
+    }
+
+    /// Whether [`Scheduler`] has it.
+    pub fn is_scheduled(&self) -> bool {
         matches!(self, Discipline::Htb { .. } | Discipline::Hfsc { .. })
+    }
+
+    /// Whether it drops packets beyond its rates, and delays none.
+    pub fn is_policer(&self) -> bool {
+        matches!(self, Discipline::EgressPolicer { .. } | Discipline::Trtcm(_))
     }
 
     /// The class above all queues of a device; `None`: it has no queues.
@@ -324,16 +426,16 @@ pub struct Policer {
     packets: Option<Bucket>,
 }
 
-/// Thousandths of a token, so that slow rates lose nothing between two packets.
-const MILLI: u64 = 1000;
+/// Millionths of a token: a microsecond of each rate is a whole number of them.
+const MICRO: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bucket {
     /// Tokens a second.
     rate: u64,
-    /// Thousandths of tokens at most.
+    /// Millionths of tokens at most.
     capacity: i64,
-    /// Thousandths of tokens now; negative after a large segment.
+    /// Millionths of tokens now; negative after a large segment.
     tokens: i64,
     /// Microseconds of the last filling.
     filled_us: u64,
@@ -341,18 +443,15 @@ struct Bucket {
 
 impl Bucket {
     fn new(rate: u64, burst: u64, now_us: u64) -> Bucket {
-        let capacity = thousandths(burst);
+        let capacity = millionths(burst);
         Bucket { rate, capacity, tokens: capacity, filled_us: now_us }
     }
 
     fn fill(&mut self, now_us: u64) {
         let passed = now_us.saturating_sub(self.filled_us);
-        let more = u128::from(passed) * u128::from(self.rate) / 1000;
-        if more > 0 {
-            let more = i64::try_from(more).unwrap_or(i64::MAX);
-            self.tokens = self.tokens.saturating_add(more).min(self.capacity);
-            self.filled_us = now_us;
-        }
+        let more = i64::try_from(u128::from(passed) * u128::from(self.rate)).unwrap_or(i64::MAX);
+        self.tokens = self.tokens.saturating_add(more).min(self.capacity);
+        self.filled_us = now_us.max(self.filled_us);
     }
 }
 
@@ -364,7 +463,7 @@ impl Policer {
         }
         let limits = limits.effective();
         let bucket = |rate: u64, burst: u64| (rate > 0).then(|| Bucket::new(rate, burst, now_us));
-        let bytes = |kbits: u64| kbits.saturating_mul(MILLI) / 8;
+        let bytes = |kbits: u64| kbits.saturating_mul(1000) / 8;
         let packets = |thousands: u64| thousands.saturating_mul(1000);
         Some(Policer {
             bytes: bucket(bytes(limits.kbps), bytes(limits.burst_kbits)),
@@ -381,8 +480,8 @@ impl Policer {
     /// packet would, and costs all of them.
     pub fn admit(&mut self, packets: u64, bytes: u64) -> bool {
         let packets = packets.max(1);
-        let cost = [bytes, packets].map(thousandths);
-        let first = [bytes / packets, 1].map(thousandths);
+        let cost = [bytes, packets].map(millionths);
+        let first = [bytes / packets, 1].map(millionths);
         let mut buckets = [&mut self.bytes, &mut self.packets];
         let lacks = |(bucket, first): (&&mut Option<Bucket>, i64)| bucket.is_some_and(|b| b.tokens < first);
         if buckets.iter().zip(first).any(lacks) {
@@ -397,6 +496,6 @@ impl Policer {
     }
 }
 
-fn thousandths(tokens: u64) -> i64 {
-    i64::try_from(tokens.saturating_mul(MILLI)).unwrap_or(i64::MAX)
+fn millionths(tokens: u64) -> i64 {
+    i64::try_from(tokens.saturating_mul(MICRO)).unwrap_or(i64::MAX)
 }

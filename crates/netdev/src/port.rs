@@ -60,17 +60,23 @@ pub enum TxDrop {
     BadOffload,
     /// Rejected by the kernel for another reason.
     Refused,
+    /// Beyond the rates of the port's policer.
+    Policed,
+    /// Its queue of the switch's own scheduler was full.
+    QosQueueFull,
 }
 
 impl TxDrop {
     /// All reasons, in the order of their counters.
-    pub const ALL: [TxDrop; 6] = [
+    pub const ALL: [TxDrop; 8] = [
         TxDrop::NoBuffers,
         TxDrop::QueueFull,
         TxDrop::PortDown,
         TxDrop::TooLarge,
         TxDrop::BadOffload,
         TxDrop::Refused,
+        TxDrop::Policed,
+        TxDrop::QosQueueFull,
     ];
 
     pub(crate) fn of(e: &io::Error) -> TxDrop {
@@ -116,16 +122,29 @@ impl TxReport {
         self.sent_bytes += other.sent_bytes;
         self.generated_packets += other.generated_packets;
         self.in_place_packets += other.in_place_packets;
+        self.add_drops(other);
+    }
+
+    /// Adds the drops of another report.
+    pub fn add_drops(&mut self, other: &TxReport) {
         for (mine, theirs) in self.drops.iter_mut().zip(other.drops) {
             *mine += theirs;
         }
     }
 
-    pub(crate) fn count_drops(&mut self, why: TxDrop, packets: usize) {
+    /// Takes out drops for one reason, at most those it has.
+    pub fn take_drops(&mut self, why: TxDrop, packets: u64) {
+        let drops = &mut self.drops[why as usize];
+        *drops = drops.saturating_sub(packets);
+    }
+
+    /// Counts drops.
+    pub fn count_drops(&mut self, why: TxDrop, packets: usize) {
         self.drops[why as usize] += packets as u64;
     }
 
-    pub(crate) fn count_sent(&mut self, bytes: usize) {
+    /// Counts a frame of that many bytes as sent.
+    pub fn count_sent(&mut self, bytes: usize) {
         self.sent_packets += 1;
         self.sent_bytes += bytes as u64;
     }

@@ -56,68 +56,81 @@ struct Device {
     ifindex: u32,
 }
 
+/// Why a device has no discipline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The kernel lacks the discipline.
+    pub is_unknown: bool,
+    /// The reason.
+    pub text: String,
+}
+
+impl From<String> for Refused {
+    fn from(text: String) -> Refused {
+        Refused { is_unknown: false, text }
+    }
+}
+
 /// Gives a device a discipline with its queues; `None` leaves the system's own.
 ///
 /// # Errors
 /// All failures, with reasons. Queues that the kernel accepts are set nevertheless.
-pub fn apply(ifindex: u32, qos: Option<&Qos>, link: LinkFacts) -> Result<(), String> {
-    let open = || wire::open_asking();
-    let device = Device { socket: open().map_err(|e| text(&e))?, ifindex };
-    let Some(qos) = qos else { return device.clear().map_err(|e| text(&e)) };
+pub fn apply(ifindex: u32, qos: Option<&Qos>, link: LinkFacts) -> Result<(), Refused> {
+    let device = Device { socket: wire::open_asking().map_err(|e| text(&e))?, ifindex };
+    let Some(qos) = qos else { return device.clear().map_err(|e| text(&e).into()) };
     let failed = |e: &io::Error| {
-        let name = kernel_name(&qos.discipline);
-        match e.raw_os_error() {
-            Some(libc::ENOENT) => {
-                format!("{}: the kernel lacks the discipline {name}", qos.discipline.name())
-            }
-            _ => format!("{}: {}", qos.discipline.name(), text(e)),
-        }
+        let (name, wanted) = (kernel_name(&qos.discipline), qos.discipline.name());
+        let is_unknown = matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP));
+        let why = if is_unknown { format!("the kernel lacks the discipline {name}") } else { text(e) };
+        Refused { is_unknown, text: format!("{wanted}: {why}") }
     };
     match (qos.discipline, qos.discipline.root(link)) {
         (Discipline::Noop, _) => Ok(()),
+        (policer, _) if policer.is_policer() => {
+            let why = "only ports of the userspace datapath have it";
+            Err(format!("{}: {why}", policer.name()).into())
+        }
         (_, None) => device.set_classless(&qos.discipline, link).map_err(|e| failed(&e)),
         (_, Some(root)) => {
             device.set_root(&qos.discipline).map_err(|e| failed(&e))?;
             let set = device.set_class(&qos.discipline, ROOT_CLASS, ROOT, &root, link);
             set.map_err(|e| failed(&e))?;
-            device.set_queues(qos, link)
+            device.set_queues(qos, link).map_err(Refused::from)
         }
     }
 }
 
-/// The discipline of a device as it is. Settings of one without queues are those of `wanted`.
+/// The discipline of a device as it is, with the settings that were `wanted` where they are known.
 ///
 /// # Errors
 /// Of the kernel.
-pub fn show(ifindex: u32, wanted: Option<&Qos>) -> io::Result<ShownQos> {
+pub fn show(ifindex: u32, wanted: &Qos, link: LinkFacts) -> io::Result<ShownQos> {
+    // As in stock switches it shows nothing of what it leaves alone.
+    if wanted.discipline == Discipline::Noop {
+        return Ok(ShownQos::default());
+    }
     let device = Device { socket: wire::open_asking()?, ifindex };
     let Some(root) = device.root()? else { return Ok(ShownQos::default()) };
     let name = format!("linux-{}", root.kind);
-    let wanted = wanted.filter(|qos| qos.discipline.name() == name);
-    let known = Discipline::parse(&name, |_| 0).filter(|known| *known != Discipline::Noop);
-    let Some(known) = known else {
+    if wanted.discipline.name() != name {
         return Ok(ShownQos { discipline: Some("linux-other".into()), ..ShownQos::default() });
-    };
+    }
+    let known = &wanted.discipline;
     let mut shown = ShownQos { discipline: Some(name), ..ShownQos::default() };
     if !known.has_queues() {
-        shown.settings = settings_of(wanted.map_or(&known, |qos| &qos.discipline));
+        shown.settings = settings_of(known, link);
         return Ok(shown);
     }
-    let bits = |rate: u64| rate.saturating_mul(8).to_string();
-    for class in device.classes(&known)?.values() {
-        let KnownClass { class: Class { min_rate, max_rate, burst, priority }, stats, handle, .. } = *class;
-        if handle == ROOT_CLASS {
-            shown.settings.push(("max-rate", bits(max_rate)));
+    for (handle, KnownClass { class, stats, .. }) in &device.classes(known)? {
+        if *handle == ROOT_CLASS {
+            shown.settings.push(("max-rate", class.max_rate.saturating_mul(8).to_string()));
         }
-        let Some(queue) = queue_of(handle) else { continue };
-        let mut settings = Vec::new();
-        if matches!(known, Discipline::Htb { .. }) {
-            settings.push(("burst", bits(burst)));
-            settings.extend((priority != 0).then(|| ("priority", priority.to_string())));
-        }
-        settings.push(("min-rate", bits(min_rate)));
-        settings.extend((min_rate != max_rate).then(|| ("max-rate", bits(max_rate))));
-        shown.queues.push((settings, QueueStats { queue, ..stats }));
+        let Some(queue) = queue_of(*handle) else { continue };
+        // The kernel keeps a burst as a time, in ticks.
+        let settings = wanted.queues.get(&queue).copied().unwrap_or_default();
+        let burst = known.class(&settings, link).map_or(class.burst, |wanted| wanted.burst);
+        let class = Class { burst, ..*class };
+        shown.queues.push((class.settings(known), QueueStats { queue, ..*stats }));
     }
     Ok(shown)
 }
@@ -250,24 +263,27 @@ pub(crate) fn classes_of(bytes: &[u8]) -> Vec<[Class; 2]> {
     all.map(|m| kinds.map(|kind| m.class(&kind).class)).collect()
 }
 
-/// Settings of a discipline without queues.
-fn settings_of(discipline: &Discipline) -> Vec<(&'static str, String)> {
+/// Settings of a discipline without queues, in the order of stock switches.
+fn settings_of(discipline: &Discipline, link: LinkFacts) -> Vec<(&'static str, String)> {
     let all: &[(&str, u32)] = match discipline {
-        Discipline::Sfq { quantum, perturb } => &[("quantum", *quantum), ("perturb", *perturb)],
+        Discipline::Sfq { quantum, perturb } => {
+            &[("quantum", if *quantum == 0 { link.mtu } else { *quantum }), ("perturb", *perturb)]
+        }
         Discipline::Codel { target, limit, interval } => {
-            &[("target", *target), ("limit", *limit), ("interval", *interval)]
+            &[("limit", *limit), ("interval", *interval), ("target", *target)]
         }
         Discipline::FqCodel { target, limit, interval, flows, quantum } => &[
-            ("target", *target),
             ("limit", *limit),
-            ("interval", *interval),
-            ("flows", *flows),
             ("quantum", *quantum),
+            ("flows", *flows),
+            ("interval", *interval),
+            ("target", *target),
         ],
         Discipline::Netem { latency, limit, loss, jitter } => {
-            &[("latency", *latency), ("limit", *limit), ("loss", *loss), ("jitter", *jitter)]
+            &[("jitter", *jitter), ("limit", *limit), ("loss", *loss), ("latency", *latency)]
         }
-        Discipline::Htb { .. } | Discipline::Hfsc { .. } | Discipline::Noop => &[],
+        // Classes have the settings, or the kernel does not know it.
+        _ => &[],
     };
     all.iter().map(|(key, value)| (*key, value.to_string())).collect()
 }

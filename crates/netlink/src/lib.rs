@@ -34,4 +34,4 @@ pub use conntrack::Conntrack;
 pub use error::{Error, Refusal};
 pub use flow::nlattr as attr;
 pub use ovs::{Ovs, UpcallSocket, VportMonitor};
-pub use raw::messages_sent;
+pub use raw::{messages_received, messages_sent};

@@ -76,6 +76,12 @@ pub(crate) fn set_receive_buffer(fd: &impl AsFd, bytes: usize) -> io::Result<usi
 }
 
 static SENT: AtomicU64 = AtomicU64::new(0);
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
+
+/// Datagrams received from the kernel by this process, by way of this crate.
+pub fn messages_received() -> u64 {
+    RECEIVED.load(Ordering::Relaxed)
+}
 
 /// Datagrams sent to the kernel by this process, by way of this crate.
 pub fn messages_sent() -> u64 {
@@ -167,6 +173,7 @@ pub(crate) fn receive_batch(
             Err(e) => return Err(e),
             Ok(count) => {
                 let count = count as usize;
+                RECEIVED.fetch_add(count as u64, Ordering::Relaxed);
                 for ((got, header), from) in got.iter_mut().zip(&headers).zip(&froms).take(count) {
                     *got = Received::of(&header.msg_hdr, from, (header.msg_len as usize).min(slot_bytes));
                 }

@@ -8,6 +8,7 @@ use super::db::Db;
 use super::reactor::Reactor;
 use super::routing::Routing;
 use super::switch::Switch;
+use super::unixctl;
 use super::work::Workers;
 use crate::implementations::Chosen;
 
@@ -29,8 +30,8 @@ pub struct ControlPlane {
     pub(crate) coverage: Coverage,
     /// Chosen by command.
     pub(crate) implementations: Chosen,
-    /// Clients of the control socket disconnected for incomplete commands, or unread replies.
-    pub(crate) clients_cut_off: u64,
+    /// Counts of the control socket.
+    pub(crate) unixctl: unixctl::Counts,
     /// Set once the daemon is to end: after this turn of the main loop.
     pub exit: Option<Exit>,
 }
@@ -47,7 +48,7 @@ impl ControlPlane {
             workers: Workers::default(),
             coverage: Coverage::default(),
             implementations: Chosen::default(),
-            clients_cut_off: 0,
+            unixctl: unixctl::Counts::default(),
             exit: None,
         }
     }

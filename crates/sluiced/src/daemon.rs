@@ -265,7 +265,7 @@ impl Daemon {
             {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
             }
-            self.plane.clients_cut_off = self.unixctl.cut_off;
+            self.plane.unixctl = self.unixctl.counts;
             self.metrics.run(&mut self.plane, &self.waker);
             next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn());
             if let Some(exit) = self.plane.exit {
@@ -343,7 +343,7 @@ impl Daemon {
             return false;
         }
         if let Some(request) = unixctl.ready(token, &mut self.plane.reactor) {
-            self.plane.clients_cut_off = self.unixctl.cut_off;
+            self.plane.unixctl = self.unixctl.counts;
             let answer = appctl::run_of_database(&mut self.plane, &request);
             if let Some((unixctl, _)) = &mut self.database_unixctl
                 && let Some(wait) = answer_now(unixctl, &request, answer, &mut self.plane.reactor)
@@ -356,7 +356,7 @@ impl Daemon {
 
     fn command(&mut self, request: Request) {
         unixctl::log_request(&request);
-        self.plane.clients_cut_off = self.unixctl.cut_off;
+        self.plane.unixctl = self.unixctl.counts;
         let answer = appctl::run(&mut self.plane, &request);
         self.plane.switch.follow_routing(&mut self.plane.routing);
         if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.plane.reactor) {
@@ -369,7 +369,7 @@ impl Daemon {
         let now_ms = sys::clock::monotonic_ms();
         let plane = &mut self.plane;
         if plane.coverage.next_ms(now_ms) <= now_ms {
-            plane.clients_cut_off = self.unixctl.cut_off;
+            plane.unixctl = self.unixctl.counts;
             let totals = plane.counters();
             plane.coverage.sample(&totals, now_ms);
         }

@@ -163,6 +163,13 @@ impl Device {
         errors
     }
 
+    /// Whether the switch's own scheduler serves its queues.
+    pub(crate) fn has_own_scheduler(&self) -> bool {
+        let has_qos =
+            self.shaped.as_ref().is_some_and(|shaped| shaped.qos.as_ref().is_some_and(Option::is_some));
+        has_qos && self.datapath.shaping().is_some_and(|shaping| shaping.has_own_scheduler(self.dp_port))
+    }
+
     /// Its current state.
     pub fn link(&self) -> std::io::Result<LinkInfo> {
         match &self.body {

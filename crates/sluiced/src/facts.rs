@@ -34,6 +34,8 @@ struct Link {
     driver: Option<[String; 3]>,
     /// Carrier changes before it was a port.
     changes_before: u32,
+    /// The switch's own scheduler serves its queues.
+    has_own_scheduler: bool,
 }
 
 /// Collects status and writes it.
@@ -209,13 +211,15 @@ impl FactKeeper {
         for (name, device) in devices {
             let Ok(info) = device.link() else { continue };
             let known = self.links.get(name);
-            if known.is_some_and(|l| l.info == info) {
+            let has_own_scheduler = device.has_own_scheduler();
+            if known.is_some_and(|l| l.info == info && l.has_own_scheduler == has_own_scheduler) {
                 continue;
             }
             self.dirty = true;
             // The driver's data change only with the carrier.
             let changes_before = known.map_or(info.carrier_changes, |l| l.changes_before);
-            let link = Link { settings: device.ethtool(), driver: device.driver(), changes_before, info };
+            let (settings, driver) = (device.ethtool(), device.driver());
+            let link = Link { settings, driver, changes_before, has_own_scheduler, info };
             self.links.insert(name.clone(), link);
         }
     }
@@ -388,6 +392,9 @@ impl FactKeeper {
                 let rows =
                     [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
                 known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
+            }
+            if link.has_own_scheduler {
+                known.status.insert("qos".to_string(), "own scheduler".to_string());
             }
             // As in OVS 4.0.
             let peer = link.info.peer_ifindex().map(|peer| ("peer_ifindex".to_string(), peer.to_string()));
@@ -568,6 +575,8 @@ fn drop_counters(s: &PortStats) -> Counters {
         ("ovs_tx_failure_drops", sum(&failures)),
         ("ovs_tx_invalid_hwol_drops", sum(&[DropReason::TxBadOffload])),
         ("ovs_tx_mtu_exceeded_drops", sum(&[DropReason::TxTooBig])),
+        ("ovs_tx_qos_drops", sum(&[DropReason::TxPoliced, DropReason::TxQosQueueFull])),
+        ("ovs_rx_qos_drops", s.rx_policed),
     ];
     let occurred = stock.into_iter().filter(|(_, n)| *n > 0);
     let own = s.drops_by_name().into_iter().map(|(name, n)| (format!("sluice_{name}_drops"), signed(n)));

@@ -54,6 +54,8 @@ const TICK_MS: u64 = 1000;
 pub struct Switch {
     instances: Instances,
     planner: Planner,
+    /// Configurations taken over so far.
+    reconfigured: u64,
     supported: SupportedTypes,
     dummies: DummyMode,
     devices: BTreeMap<String, Device>,
@@ -124,6 +126,7 @@ impl Switch {
                 wake,
             ),
             planner: Planner::default(),
+            reconfigured: 0,
             facts: FactKeeper::new(&supported, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir, next_hops),
             link_protocols,
@@ -211,6 +214,11 @@ impl Switch {
     /// Status for the database.
     pub(crate) fn facts(&self) -> &FactKeeper {
         &self.facts
+    }
+
+    /// Configurations taken over so far.
+    pub(crate) fn reconfigured(&self) -> u64 {
+        self.reconfigured
     }
 
     /// The planner, read-only.
@@ -348,6 +356,7 @@ impl Switch {
                 self.planner.retry_failed();
                 self.instances.retry_conntrack();
             }
+            self.reconfigured += 1;
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
             self.instances.reopen_captures();

@@ -106,8 +106,19 @@ pub struct Unixctl {
     listener: Option<Listener>,
     clients: BTreeMap<Token, Client>,
     limits: Limits,
+    /// Counts of requests and of clients.
+    pub counts: Counts,
+}
+
+/// Counts of the control socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
     /// Clients disconnected for incomplete commands, or unread replies.
     pub cut_off: u64,
+    /// Requests received.
+    pub received: u64,
+    /// Requests answered.
+    pub replied: u64,
 }
 
 /// Logs a request, as OVS does.
@@ -135,7 +146,12 @@ impl Unixctl {
         let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
         let listener = Listener::open(&endpoint, NO_DSCP, registry, token)
             .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
-        Ok(Unixctl { listener: Some(listener), clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
+        Ok(Unixctl {
+            listener: Some(listener),
+            clients: BTreeMap::new(),
+            limits: LIMITS,
+            counts: Counts::default(),
+        })
     }
 
     /// Removes the socket; its clients stay.
@@ -206,6 +222,7 @@ impl Unixctl {
         match client.request(token) {
             Ok(Some(request)) => {
                 client.unanswered = true;
+                self.counts.received += 1;
                 return Some(request);
             }
             Ok(None) if client.closing => {}
@@ -266,7 +283,7 @@ impl Unixctl {
             && bytes > 0
         {
             log::warn!(target: "unixctl", "client cut off: all together hold {held} bytes of half-sent commands or unread answers, this one {bytes}");
-            self.cut_off += 1;
+            self.counts.cut_off += 1;
             held -= bytes.min(held);
             self.close(token, registry);
         }
@@ -333,7 +350,7 @@ impl Unixctl {
             Err(why) => {
                 let why = sys::os_text(&why);
                 log::warn!(target: "unixctl", "{}: client cut off within its answer: {why}", request.command);
-                self.cut_off += 1;
+                self.counts.cut_off += 1;
                 self.close(request.conn, reactor.registry());
             }
         }
@@ -345,6 +362,7 @@ impl Unixctl {
             && let Some(contents) = client.begun.take()
         {
             client.unanswered = false;
+            self.counts.replied += 1;
             reactor.serve_again(request.conn);
             self.end_parts(request, contents, answer, reactor);
             return self.count_unheard(request.conn, reactor.registry());
@@ -360,6 +378,7 @@ impl Unixctl {
     pub fn reply_value(&mut self, request: &Request, answer: Result<Value, Value>, reactor: &mut Reactor) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
         client.unanswered = false;
+        self.counts.replied += 1;
         reactor.serve_again(request.conn);
         if client.deaf {
             return self.count_unheard(request.conn, reactor.registry());

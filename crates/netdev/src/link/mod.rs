@@ -26,6 +26,11 @@ pub fn messages_sent() -> u64 {
     wire::messages_sent()
 }
 
+/// Datagrams that it received from the kernel, with answers and events of those.
+pub fn messages_received() -> u64 {
+    wire::messages_received()
+}
+
 /// The links in a datagram of the kernel.
 pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
     wire::messages(bytes).filter_map(|m| Some(wire::link_of(&m)?.0)).collect()

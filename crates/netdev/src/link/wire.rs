@@ -14,6 +14,7 @@ use crate::raw;
 
 /// Requests sent by this process.
 static SENT: AtomicU64 = AtomicU64::new(0);
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
@@ -25,6 +26,11 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 /// Requests that this process sent to the kernel, by way of this crate.
 pub(crate) fn messages_sent() -> u64 {
     SENT.load(Ordering::Relaxed)
+}
+
+/// Datagrams that it received from the kernel.
+pub(crate) fn messages_received() -> u64 {
+    RECEIVED.load(Ordering::Relaxed)
 }
 
 /// Attribute numbers of `linux/if_link.h`.
@@ -212,7 +218,11 @@ pub(crate) fn receive(fd: &impl AsFd, buf: &mut [u8], flags: c_int) -> io::Resul
         match raw::check_len(got) {
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Ok(_) if from.nl_pid != 0 => {}
-            other => return other,
+            Ok(bytes) => {
+                RECEIVED.fetch_add(1, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+            Err(e) => return Err(e),
         }
     }
 }

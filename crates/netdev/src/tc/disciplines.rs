@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use dpif::qos::{LinkFacts, Qos, QueueStats, ShownQos};
 
+use super::Refused;
+
 /// See the module documentation. Other devices cost no request.
 #[derive(Default)]
 pub struct Disciplines {
@@ -14,6 +16,7 @@ pub struct Disciplines {
 
 struct Given {
     qos: Arc<Qos>,
+    link: LinkFacts,
     /// Creation of its queues.
     since: BTreeMap<u32, Instant>,
 }
@@ -27,7 +30,7 @@ impl Disciplines {
     ///
     /// # Errors
     /// As there.
-    pub fn set(&self, ifindex: u32, qos: Option<&Arc<Qos>>, link: LinkFacts) -> Result<(), String> {
+    pub fn set(&self, ifindex: u32, qos: Option<&Arc<Qos>>, link: LinkFacts) -> Result<(), Refused> {
         let result = super::apply(ifindex, qos.map(|qos| &**qos), link);
         let mut known = self.known();
         match qos {
@@ -38,7 +41,7 @@ impl Disciplines {
                 for queue in qos.queues.keys().chain([&0]) {
                     since.entry(*queue).or_insert_with(Instant::now);
                 }
-                known.insert(ifindex, Given { qos: qos.clone(), since });
+                known.insert(ifindex, Given { qos: qos.clone(), link, since });
             }
         }
         result
@@ -46,8 +49,8 @@ impl Disciplines {
 
     /// The discipline of a device as it is.
     pub fn shown(&self, ifindex: u32) -> ShownQos {
-        let qos = self.known().get(&ifindex).map(|given| given.qos.clone());
-        let shown = qos.map(|qos| super::show(ifindex, Some(&qos)).unwrap_or_default());
+        let given = self.known().get(&ifindex).map(|given| (given.qos.clone(), given.link));
+        let shown = given.map(|(qos, link)| super::show(ifindex, &qos, link).unwrap_or_default());
         shown.unwrap_or_default()
     }
 

@@ -122,7 +122,7 @@ pub(super) fn add_classless_options(request: &mut Request, discipline: &Discipli
             // `struct tc_netem_qopt`: delay, limit, loss, gap, duplication, variation.
             words(&[delay(latency), limit, lost as u32, 0, 0, delay(jitter)])
         }
-        Discipline::Htb { .. } | Discipline::Hfsc { .. } | Discipline::Noop => Vec::new(),
+        _ => Vec::new(),
     };
     add_options(request, &options);
 }
@@ -148,10 +148,11 @@ pub(super) fn add_class_options(
             put(&mut options, kind, &rate.to_ne_bytes());
         }
     }
-    // `struct tc_htb_opt`: rates, time of the burst at each, quantum and level (of the kernel), priority.
+    // `struct tc_htb_opt`: rates, time of the burst at each, quantum, level (of the kernel), priority.
     let burst = burst.max(link.mtu.into());
     let mut parameters = [rate_spec(min_rate, link.mtu), rate_spec(max_rate, link.mtu)].concat();
-    parameters.extend(words(&[ticks(burst, min_rate), ticks(burst, max_rate), 0, 0, priority]));
+    let times = [ticks(burst, min_rate), ticks(burst, max_rate)];
+    parameters.extend(words(&[times[0], times[1], class.quantum(link) as u32, 0, priority]));
     put(&mut options, attribute::HTB_PARAMETERS, &parameters);
     add_options(request, &options);
 }

@@ -26,9 +26,10 @@ const POLICE_RESULT: u16 = 5;
 const POLICE_RATE64: u16 = 8;
 const POLICE_PACKET_RATE: u16 = 10;
 const POLICE_PACKET_BURST: u16 = 11;
-/// Results: go on with the next filter, drop.
+/// Results: go on with the next filter, drop, go on with the next action.
 const UNSPECIFIED: u32 = u32::MAX;
 const DROP: u32 = 2;
+const PIPE: u32 = 3;
 /// The largest packet that is policed as a whole.
 const POLICE_MTU: u32 = u16::MAX as u32;
 
@@ -70,40 +71,57 @@ fn is_absent(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL))
 }
 
-/// The request for a filter of all packets with the action; the priorities are those of stock switches.
+/// The request for a filter of all packets with the actions; the priorities are those of stock switches.
 fn filter(ifindex: u32, kind: &str, priority: u32, actions_kind: u16, limits: &Policing) -> Request {
     let info = priority << 16 | u32::from(ETH_P_ALL.to_be());
     let header = header(ifindex, 1, INGRESS_FILTERS, info);
     let mut request = Request::change(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, &header);
     add_kind(&mut request, kind);
-    let rate = limits.kbps.saturating_mul(1000) / 8;
-    let burst = limits.burst_kbits.saturating_mul(1000) / 8;
-    let mut police = Vec::new();
-    // `struct tc_police`: index, action, limit, burst, largest packet, rate, peak rate, counts, capabilities.
-    let mut tbf: Vec<u8> =
-        [0, DROP, 0, ticks(burst, rate), POLICE_MTU].iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
-    tbf.extend(rate_spec(rate, 0));
-    tbf.resize(tbf.len() + 12 + 12, 0);
-    put(&mut police, POLICE_TBF, &tbf);
-    if rate > 0 {
+    let mut actions = Vec::new();
+    // The kernel takes no action with both kinds of limits.
+    let both = limits.kbps > 0 && limits.kpps > 0;
+    if limits.kbps > 0 {
+        let rate = limits.kbps.saturating_mul(1000) / 8;
+        // As in stock switches: 1024 bits here, and 1000 in the rate.
+        let burst = limits.burst_kbits.saturating_mul(1024) / 8;
+        let mut police = tbf(rate, ticks(burst, rate));
         // The kernel asks for a table of times, and does not use it.
         put(&mut police, POLICE_RATE, &[0; 1024]);
-    }
-    if rate > u64::from(u32::MAX) {
-        put(&mut police, POLICE_RATE64, &rate.to_ne_bytes());
+        if rate > u64::from(u32::MAX) {
+            put(&mut police, POLICE_RATE64, &rate.to_ne_bytes());
+        }
+        put_action(&mut actions, 1, police, if both { PIPE } else { UNSPECIFIED });
     }
     if limits.kpps > 0 {
         let (packets, burst) = (limits.kpps.saturating_mul(1000), limits.burst_kpackets.saturating_mul(1000));
+        let mut police = tbf(0, 0);
         put(&mut police, POLICE_PACKET_RATE, &packets.to_ne_bytes());
         put(&mut police, POLICE_PACKET_BURST, &u64::from(ticks(burst, packets)).to_ne_bytes());
+        put_action(&mut actions, 1 + u16::from(both), police, UNSPECIFIED);
     }
-    put(&mut police, POLICE_RESULT, &UNSPECIFIED.to_ne_bytes());
-    let mut action = Vec::new();
-    put(&mut action, ACTION_KIND, &c_string("police"));
-    put(&mut action, ACTION_OPTIONS, &police);
-    let (mut actions, mut options) = (Vec::new(), Vec::new());
-    put(&mut actions, 1, &action);
+    let mut options = Vec::new();
     put(&mut options, actions_kind, &actions);
     add_options(&mut request, &options);
     request
+}
+
+/// The attribute with `struct tc_police`, for a rate of bytes and the time of a burst.
+fn tbf(rate: u64, burst: u32) -> Vec<u8> {
+    // Index, action, limit, burst, largest packet; rate, peak rate, counts, capabilities.
+    let words = [0, DROP, 0, burst, POLICE_MTU];
+    let mut tbf: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
+    tbf.extend(rate_spec(rate, 0));
+    tbf.resize(tbf.len() + 12 + 12, 0);
+    let mut police = Vec::new();
+    put(&mut police, POLICE_TBF, &tbf);
+    police
+}
+
+/// Appends an action of that place, with the result of a packet that passes.
+fn put_action(actions: &mut Vec<u8>, place: u16, mut police: Vec<u8>, result: u32) {
+    put(&mut police, POLICE_RESULT, &result.to_ne_bytes());
+    let mut action = Vec::new();
+    put(&mut action, ACTION_KIND, &c_string("police"));
+    put(&mut action, ACTION_OPTIONS, &police);
+    put(actions, place, &action);
 }

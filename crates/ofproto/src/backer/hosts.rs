@@ -1,6 +1,7 @@
 //! The backer as the host of translations, and of replayed effects.
 
 use super::Backer;
+use super::count;
 use super::learn::{has_room, is_same};
 use crate::cache::{EffectHost, LearnedFlow};
 use crate::ids::{BridgeId, BundleId};
@@ -23,6 +24,7 @@ use sync::{Mutex, lock};
 impl Backer {
     /// The host of a translation; with `effects` it adds learned rules.
     pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
+        count(&self.revisions.translations);
         BackerHost { backer: self, effects, now_ms, packet: None }
     }
 

@@ -5,6 +5,8 @@ use sync::{AtomicU64, Ordering};
 /// See the module documentation.
 #[derive(Default)]
 pub struct Revisions {
+    /// Translations, of whatever cause.
+    pub translations: AtomicU64,
     /// Ports, settings or features changed.
     pub reconfigured: AtomicU64,
     /// Rules, groups or meters changed.

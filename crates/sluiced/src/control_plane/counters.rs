@@ -33,6 +33,17 @@ fn offload_refused(plane: &ControlPlane) -> u64 {
     offloads.map(|stats| stats.refused).sum()
 }
 
+/// Operations, over all datapaths.
+fn operations(plane: &ControlPlane) -> BTreeMap<&'static str, u64> {
+    // Without a datapath, too.
+    let none = dpif::OpCounts::default().all().into_iter();
+    let all = plane.switch.instances().iter().flat_map(|i| i.datapath.op_counts());
+    none.chain(all).fold(BTreeMap::new(), |mut sums, (name, count)| {
+        *sums.entry(name).or_default() += count;
+        sums
+    })
+}
+
 /// Counters of connection trackers, over all datapaths.
 fn conntrack(plane: &ControlPlane) -> BTreeMap<&'static str, u64> {
     // Without a tracker, too.
@@ -104,7 +115,11 @@ impl ControlPlane {
             ("db_session_cut_off", database.cut_off),
             ("db_monitor_refused", database.monitors_refused),
             ("db_wait_refused", database.waits_refused),
-            ("unixctl_cut_off", self.clients_cut_off),
+            ("unixctl_cut_off", self.unixctl.cut_off),
+            ("unixctl_received", self.unixctl.received),
+            ("unixctl_replied", self.unixctl.replied),
+            ("bridge_reconfigure", self.switch.reconfigured()),
+            ("xlate_actions", instances().map(|i| count(&i.backer.revisions.translations)).sum()),
             ("tnl_packet_held", instances().map(|i| i.backer.held_in_all()).sum()),
             ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
             ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
@@ -132,6 +147,7 @@ impl ControlPlane {
             ("mac_learning_moved", macs(|s| s.moved)),
             ("neighbour_evicted", evicted),
             ("neighbour_refused", refused),
+            ("netlink_received", netdev::link::messages_received() + dpif_netlink::messages_received()),
             ("netlink_sent", netdev::link::messages_sent() + dpif_netlink::messages_sent()),
             ("route_refused", self.routing.refused()),
             ("route_table_dump", self.routing.dumps),
@@ -141,6 +157,7 @@ impl ControlPlane {
             ),
         ]);
         all.extend(conntrack(self));
+        all.extend(operations(self));
         all.extend(NEVER.map(|name| (name, 0)));
         all
     }

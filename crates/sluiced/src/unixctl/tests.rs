@@ -71,7 +71,7 @@ fn half_sent_commands_of_all_clients_are_bounded_before_they_are_taken() {
             assert!(rig.half_sent() <= 1 << 20, "{}", rig.half_sent());
         }
     }
-    assert!(rig.control.cut_off > 5, "{}", rig.control.cut_off);
+    assert!(rig.control.counts.cut_off > 5, "{}", rig.control.counts.cut_off);
     // A client that sends complete commands is served throughout.
     (&last).write_all(REQUEST).unwrap();
     assert_eq!(rig.serve(last_token, 10), 1);
@@ -88,7 +88,7 @@ fn unread_answers_of_all_clients_are_bounded_before_they_are_kept() {
         assert!((1..10).contains(&rig.serve(*token, 600_000)));
         assert!(rig.unread() <= 4 << 20, "{}", rig.unread());
     }
-    assert!(rig.control.cut_off >= 14, "{}", rig.control.cut_off);
+    assert!(rig.control.counts.cut_off >= 14, "{}", rig.control.counts.cut_off);
     // One reply beyond the limit disconnects the clients that do not read, and is sent.
     let (mut stream, token) = rig.connect();
     stream.write_all(REQUEST).unwrap();
@@ -190,7 +190,7 @@ fn a_reply_in_parts_may_end_early() {
     let request = rig.request(token);
     rig.control.reply_part(&request, b"some", &mut rig.reactor);
     rig.control.reply(&request, Err("in vain".to_string()), &mut rig.reactor);
-    assert_eq!((rig.control.room(&request, &mut rig.reactor), rig.control.cut_off), (Room::Gone, 1));
+    assert_eq!((rig.control.room(&request, &mut rig.reactor), rig.control.counts.cut_off), (Room::Gone, 1));
     assert_eq!(rig.read(&mut stream), br#"{"id":1,"error":null,"result":"some"#);
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     // By a client that leaves.

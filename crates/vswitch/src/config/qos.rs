@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use dpif::qos::{Discipline, Policing, QUEUES_MAX, Qos, Queue};
+use dpif::qos::{Discipline, Policing, QUEUES_MAX, Qos, Queue, Rates};
 use ovsdb::client::RowView;
 
 use super::reader::Reader;
 
-/// Keys of the settings of a queue.
+/// Keys of the settings of a queue of a kernel's discipline, and of `trtcm-policer`.
 const QUEUE_KEYS: [&str; 4] = ["burst", "max-rate", "min-rate", "priority"];
+const MARKER_KEYS: [&str; 4] = ["cbs", "cir", "ebs", "eir"];
 
 impl<'a> Reader<'a> {
     /// The quality of service of a port; a row without a type asks for none.
@@ -39,7 +40,7 @@ impl<'a> Reader<'a> {
             let Some(row) = self.replica.row("Queue", uuid) else { continue };
             match u32::try_from(queue).ok().filter(|queue| *queue < QUEUES_MAX) {
                 Some(queue) => {
-                    queues.insert(queue, parse_queue(row, queue, name, &mut faults));
+                    queues.insert(queue, parse_queue(row, queue, &discipline, &mut faults));
                 }
                 None => faults.push(format!("queue {queue} is not from 0 to {}: ignored", QUEUES_MAX - 1)),
             }
@@ -62,12 +63,17 @@ pub(super) fn policing(row: RowView<'_>) -> Policing {
     }
 }
 
-fn parse_queue(row: RowView<'_>, queue: u32, qos: &str, faults: &mut Vec<String>) -> Queue {
+fn parse_queue(row: RowView<'_>, queue: u32, qos: &Discipline, faults: &mut Vec<String>) -> Queue {
     let what = format!("queue {queue}");
-    note_unknown_keys(row, &QUEUE_KEYS, &what, qos, faults);
-    let mut number = |key, range| number(row, key, range, &what, faults);
+    let is_marker = matches!(qos, Discipline::Trtcm(_));
+    let known = if is_marker { &MARKER_KEYS } else { &QUEUE_KEYS };
+    note_unknown_keys(row, known, &what, qos.name(), faults);
+    let mut number = |key: &str, range| {
+        if known.contains(&key) { number(row, key, range, &what, faults) } else { 0 }
+    };
     let any = 1..=u64::MAX;
     Queue {
+        rates: Rates::parse(|key| number(key, 0..=u64::MAX)),
         min_rate: number("min-rate", any.clone()),
         max_rate: number("max-rate", any.clone()),
         burst: number("burst", any),

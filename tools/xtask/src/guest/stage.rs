@@ -64,6 +64,8 @@ const QUICK: &[GuestTest] = &[
             "partners::gtp_devices_answer",
             "partners::one_device_of_each_kind_answers",
             "partners::routes_with_segments_answer",
+            // The kernel has all disciplines.
+            "qos::kernels_take_the_disciplines",
         ],
     },
     GuestTest {
@@ -83,6 +85,8 @@ const QUICK: &[GuestTest] = &[
             "kernel::established_traffic_survives_a_kill",
             "kernel::hosts_reach_each_other_and_stock_tools_agree",
             "kernel_queues::set_queue_chooses_the_class_of_the_port",
+            "qos::kernels_take_the_disciplines",
+            "qos::the_kernel_polices",
             "openflow::actions::headers_are_rewritten_with_their_checksums",
             "openflow::actions::packets_go_by_their_length_and_to_live_ports",
             "openflow::packets::controllers_send_packets",

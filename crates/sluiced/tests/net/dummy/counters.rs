@@ -42,3 +42,34 @@ fn flows_deleted_behind_the_switch_are_counted() {
     lab.appctl("time/warp 60000 500");
     assert_eq!(lost(), 1);
 }
+
+/// Names and events of OVS 3.5. Its numbers differ where it repeats work.
+#[test]
+fn work_of_the_switch_is_counted_by_the_names_of_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let count =
+        |name: &str| -> u64 { lab.appctl(&format!("coverage/read-counter {name}")).trim().parse().unwrap() };
+    let all = |names: &[&str]| names.iter().map(|name| count(name)).collect::<Vec<_>>();
+    let names = ["bridge_reconfigure", "dpif_port_del", "dpif_flow_put", "dpif_execute", "xlate_actions"];
+    let before = all(&names);
+    // The bridge's own port, and three dummies.
+    assert_eq!(count("dpif_port_add"), 4);
+    let frame =
+        format!("{FROM_5_TO_7},eth_type(0x0800),ipv4(src=1.0.0.1,dst=1.0.0.2,proto=1,tos=0,ttl=64,frag=no)");
+    lab.appctl(&format!("netdev-dummy/receive p1 in_port(1),{frame},icmp(type=8,code=0)"));
+    wait_for(LIMIT, "a flow and its packet", || count("dpif_flow_put") > before[2]).unwrap();
+    vsctl(&lab.daemon, "del-port br0 p7");
+    let after = all(&names);
+    let grown: Vec<_> = before.iter().zip(&after).map(|(before, after)| after > before).collect();
+    assert_eq!(grown, [true; 5], "{before:?} {after:?}");
+    assert_eq!(count("dpif_port_del"), 1);
+    lab.appctl("revalidator/purge");
+    wait_for(LIMIT, "flows that go", || count("dpif_flow_del") + count("dpif_flow_flush") > 0).unwrap();
+    let [received, replied] = all(&["unixctl_received", "unixctl_replied"])[..] else {
+        panic!("two counters")
+    };
+    assert!(received > 10 && replied >= received, "{received} {replied}");
+    assert!(count("netlink_received") > 0);
+}

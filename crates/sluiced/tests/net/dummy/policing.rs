@@ -72,3 +72,71 @@ fn a_dummy_has_one_queue() {
         assert_eq!(found, Some(expected), "{flow} {actions}: {trace}");
     }
 }
+
+#[test]
+fn what_a_port_sends_is_policed() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let send = |frames: u32| {
+        let frame = format!("netdev-dummy/receive p1 in_port(1),{FROM_5_TO_7},{FRAME} --len 114");
+        (0..frames).for_each(|_| drop(lab.appctl(&frame)));
+    };
+    let dropped = || lab.appctl("coverage/read-counter datapath_drop_tx_policed");
+    let sent = || lab.ofctl(&["dump-ports", "br0", "2"]);
+    let wait = |packets: u32, lost: u32| {
+        let counted =
+            || sent().contains(&format!("tx pkts={packets},")) && dropped().trim() == lost.to_string();
+        wait_for(LIMIT, "frames that pass", counted)
+            .unwrap_or_else(|e| panic!("{e}: {} {}", sent(), dropped()));
+    };
+    lab.ofctl(&["add-flow", "br0", "in_port=1,actions=output:2"]);
+    // Ten frames at once, ten a second; a header of Ethernet costs nothing.
+    vsctl(
+        &lab.daemon,
+        "set Port p2 qos=@q -- --id=@q create QoS type=egress-policer other_config:cir=1000 other_config:cbs=1000",
+    );
+    assert_eq!(lab.appctl("qos/show p2"), "QoS: p2 egress-policer\ncir: 1000\ncbs: 1000\n");
+    send(15);
+    wait(10, 5);
+    lab.appctl("time/warp 500");
+    send(8);
+    wait(15, 8);
+
+    // A queue with three frames, and the port's excess for the others.
+    vsctl(
+        &lab.daemon,
+        "set Port p2 qos=@q -- --id=@q create QoS type=trtcm-policer other_config:cir=1 other_config:cbs=300 \
+         other_config:eir=1 other_config:ebs=200 queues:7=@a \
+         -- --id=@a create Queue other_config:cir=1 other_config:cbs=300",
+    );
+    lab.ofctl(&["add-flow", "br0", "in_port=1,actions=set_queue:7,output:2"]);
+    send(6);
+    wait(18, 11);
+    lab.ofctl(&["add-flow", "br0", "in_port=1,actions=output:2"]);
+    send(6);
+    wait(20, 15);
+    let port = "cir: 1\neir: 1\nebs: 200\ncbs: 300\n";
+    let shown = format!(
+        "QoS: p2 trtcm-policer\n{port}\nDefault:\n  {}  tx_packets: 5\n  tx_bytes: 500\n  tx_errors: 1\n\
+         \nQueue 7:\n  cir: 1\n  eir: 0\n  ebs: 0\n  cbs: 300\n  tx_packets: 3\n  tx_bytes: 300\n  tx_errors: 3\n",
+        port.trim().replace('\n', "\n  ") + "\n"
+    );
+    assert_eq!(lab.appctl("qos/show p2"), shown);
+    let stats = lab.ofctl(&["--no-names", "queue-stats", "br0", "2"]);
+    assert!(stats.contains("  port 2 queue 7: bytes=300, pkts=3, errors=3, duration="), "{stats}");
+
+    // Settings that no rate has.
+    let error = |line: &str| {
+        vsctl(&lab.daemon, line);
+        vsctl(&lab.daemon, "get Interface p2 error")
+    };
+    let why = error("set QoS p2 other_config={cir=5}");
+    assert!(why.contains("cannot set QoS trtcm-policer: cir needs cbs, the bytes of a burst"), "{why}");
+    send(4);
+    wait(24, 15);
+    let why = error("set QoS p2 type=egress-policer other_config={cbs=5}");
+    assert!(why.contains("cannot set QoS egress-policer: cir must not be 0"), "{why}");
+    assert_eq!(error("clear Port p2 qos").trim(), "[]");
+    assert_eq!(lab.appctl("qos/show p2"), "QoS not configured on p2\n");
+}

@@ -1,7 +1,7 @@
 //! Quality of service and policing.
 
 use super::*;
-use dpif::qos::{Discipline, Policing, Qos, Queue};
+use dpif::qos::{Discipline, Policing, Qos, Queue, Rates};
 use std::sync::Arc;
 
 /// A bridge whose port has quality of service of a type, with one queue.
@@ -28,11 +28,24 @@ fn queues_are_read_with_their_discipline() {
     let settings = [("min-rate", "8"), ("max-rate", " 80 "), ("burst", "9"), ("priority", "7")];
     let bed = bed("linux-htb", &[("max-rate", "800")], 3, &settings);
     let desired = bed.desired();
-    let queue = Queue { min_rate: 8, max_rate: 80, burst: 9, priority: 7, dscp: Some(46) };
+    let queue =
+        Queue { min_rate: 8, max_rate: 80, burst: 9, priority: 7, dscp: Some(46), rates: Rates::default() };
     let expected = Qos { discipline: Discipline::Htb { max_rate: 800 }, queues: [(3, queue)].into() };
     assert_eq!(interface(&desired, "br0", "p1").qos, Some(Arc::new(expected)));
     assert_eq!(messages(&desired), [""; 0]);
     assert_eq!(interface(&desired, "br0", "br0").qos, None);
+}
+
+#[test]
+fn markers_are_read_with_those_of_their_queues() {
+    let bed =
+        bed("trtcm-policer", &[("cir", "1"), ("cbs", "2"), ("eir", "3"), ("ebs", "4")], 3, &[("cir", "5")]);
+    let desired = bed.desired();
+    let rates = Rates { cir: 1, cbs: 2, eir: 3, ebs: 4 };
+    let queue = Queue { dscp: Some(46), rates: Rates { cir: 5, ..Rates::default() }, ..Queue::default() };
+    let expected = Qos { discipline: Discipline::Trtcm(rates), queues: [(3, queue)].into() };
+    assert_eq!(interface(&desired, "br0", "p1").qos, Some(Arc::new(expected)));
+    assert_eq!(messages(&desired), [""; 0]);
 }
 
 #[test]
@@ -51,6 +64,9 @@ fn faults_are_told_in_the_row_of_the_port() {
     assert_eq!(check("linux-htb", &[("cir", "5")], 0, &[], part), Some(1));
     let part = "QoS other_config:max-rate=\"-1\" is not a number";
     assert_eq!(check("linux-hfsc", &[("max-rate", "-1")], 0, &[], part), Some(1));
+    let part = "queue 2 other_config:max-rate has no effect on trtcm-policer";
+    assert_eq!(check("trtcm-policer", &[("cir", "5")], 2, &[("max-rate", "9"), ("eir", "9")], part), Some(1));
+    assert_eq!(check("egress-policer", &[("cir", "5")], 0, &[], "egress-policer has no queues"), Some(1));
     let part = "queue 5 other_config:min-rate=\"1M\" is not a number from 1";
     assert_eq!(check("linux-htb", &[], 5, &[("min-rate", "1M")], part), Some(1));
     assert_eq!(check("linux-htb", &[], 70_000, &[], "queue 70000 is not from 0 to 61439"), Some(0));
