@@ -264,6 +264,9 @@ impl Runner {
                     .learned
                     .iter()
                     .for_each(|change| port.change_learned(*change, protocol, &self.around));
+                if !changed.trunks.is_empty() {
+                    self.shared.change_trunks(port.session.name(), &changed.trunks);
+                }
                 if changed.lines_lost > 0 {
                     let name = port.session.name();
                     log::info!(target: protocol.name(), "{name}: {} further events", changed.lines_lost);
