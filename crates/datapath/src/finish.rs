@@ -139,15 +139,24 @@ impl Pmd {
         Round::Done
     }
 
-    /// Runs the whole burst at once if all packets have the same destination; `None`, without effect, if not or
-    /// impossible.
+    /// Runs the whole burst at once if all packets have the same destination, or all are sent; `None`, without effect, if not
+    /// or impossible.
     fn dispatch_alike(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Option<Round> {
         let Pmd { work, exec, burst, .. } = self;
         let arrays = &mut *burst.arrays;
         let n = arrays.packets.len();
         let fate = work.fates[0];
-        if n == 0 || work.fates[1..n].iter().any(|f| *f != fate) {
+        if n == 0 {
             return None;
+        }
+        if work.fates[1..n].iter().any(|f| *f != fate) {
+            let mut to = [DpPort::NONE; BATCH_MAX_PACKETS];
+            for (to, fate) in to.iter_mut().zip(&work.fates[..n]) {
+                let Fate::Output(port) = fate else { return None };
+                *to = *port;
+            }
+            let all = exec.ports.output_each(to.get(..n)?, &mut arrays.packets);
+            return all.then_some(Round::Done);
         }
         match fate {
             Fate::Output(port) => exec.ports.output_all(port, &mut arrays.packets, io).then_some(Round::Done),

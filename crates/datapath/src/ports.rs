@@ -218,6 +218,31 @@ impl Ports {
         true
     }
 
+    /// Queues packets for the port of each, in order; `packets` is empty afterwards. `false`, without effect, if a port does not
+    /// exist or a batch may grow too long.
+    #[inline]
+    pub(crate) fn output_each(&mut self, to: &[DpPort], packets: &mut Vec<Packet>) -> bool {
+        let has_room = |port: &DpPort| {
+            let known = self.ports.get(port.0 as usize).and_then(Option::as_deref);
+            known.is_some_and(|k| k.tx.len() + packets.len() < TX_BATCH_MAX_PACKETS)
+        };
+        if to.len() != packets.len() || !to.iter().all(has_room) {
+            return false;
+        }
+        self.ledger.queued += packets.len() as u64;
+        let mut left = packets.drain(..);
+        for run in to.chunk_by(|a, b| a == b) {
+            let Some(known) = self.ports.get_mut(run[0].0 as usize).and_then(Option::as_deref_mut) else {
+                continue;
+            };
+            if known.tx.is_empty() {
+                self.dirty.push(run[0]);
+            }
+            known.tx.extend(left.by_ref().take(run.len()));
+        }
+        true
+    }
+
     /// One transmit call for every port with packets.
     pub(crate) fn flush(&mut self, io: &mut dyn PmdIo) {
         while let Some(port) = self.dirty.pop() {

@@ -241,7 +241,7 @@ pub fn lldp_frames(bytes: &[u8]) {
     let config = lldp::Config {
         name: "s1".to_string(),
         description: "d".to_string(),
-        mappings: vec![mapping(1000), mapping(0xff_ffff)],
+        mappings: Some(vec![mapping(1000), mapping(0xff_ffff)]),
     };
     let mut sessions = lldp::Sessions::default();
     run_frames(&mut sessions, &config, bytes, |frame| {

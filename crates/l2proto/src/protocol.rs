@@ -268,6 +268,16 @@ pub enum LearnedChange {
     MoveTo(SessionId),
 }
 
+/// A VLAN that auto-attach adds to `Port.trunks` or removes from it. The port is the one with the name of the session's
+/// interface.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TrunkChange {
+    /// VLAN.
+    pub vlan: u16,
+    /// Whether the port carries it from now on.
+    pub is_added: bool,
+}
+
 /// Log lines and changes of a session since the last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
@@ -281,6 +291,22 @@ pub struct Report {
     pub lines_lost: u64,
     /// Changes of learned addresses, in this order.
     pub learned: Vec<LearnedChange>,
+    /// Changes of the VLANs of its port, in this order.
+    pub trunks: Vec<TrunkChange>,
+}
+
+impl Report {
+    /// A report without changes.
+    pub const fn of(id: SessionId) -> Report {
+        Report {
+            id,
+            status_changed: false,
+            lines: Vec::new(),
+            lines_lost: 0,
+            learned: Vec::new(),
+            trunks: Vec::new(),
+        }
+    }
 }
 
 /// A command of the control socket.

@@ -1,10 +1,11 @@
 //! Sessions of an engine by number and by interface, with their timers.
 //!
-//! Each session is once in an ordered set of wakeups, so the next one, and a change of one, cost O(log n). The owner
-//! bounds the number of sessions: one for each interface.
+//! A session is found by its number in one step. Wakeups are in a heap: one that a session no longer has is skipped when its
+//! time comes. The owner bounds the number of sessions: one for each interface.
 
 use crate::protocol::SessionId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// A session with a timer.
 pub(crate) trait Timed {
@@ -24,34 +25,54 @@ struct Slot<S> {
 /// The sessions.
 #[derive(Debug)]
 pub(crate) struct Slots<S> {
-    slots: BTreeMap<SessionId, Slot<S>>,
+    /// By number.
+    slots: Vec<Option<Slot<S>>>,
+    /// Numbers below the length of `slots` that no session has.
+    free: BTreeSet<u32>,
     names: BTreeMap<String, SessionId>,
-    wakeups: BTreeSet<(u64, SessionId)>,
+    /// The wakeup of each session, and former ones.
+    wakeups: BinaryHeap<Reverse<(u64, SessionId)>>,
     changed: BTreeSet<SessionId>,
-    next_id: u32,
 }
+
+/// Wakeups of a session beyond which former ones are dropped.
+const WAKEUPS_EACH: usize = 4;
 
 impl<S> Default for Slots<S> {
     fn default() -> Slots<S> {
         Slots {
-            slots: BTreeMap::new(),
+            slots: Vec::new(),
+            free: BTreeSet::new(),
             names: BTreeMap::new(),
-            wakeups: BTreeSet::new(),
+            wakeups: BinaryHeap::new(),
             changed: BTreeSet::new(),
-            next_id: 0,
         }
     }
 }
 
 impl<S: Timed> Slots<S> {
+    /// Number of sessions.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// The session of an interface.
     pub(crate) fn find(&self, name: &str) -> Option<SessionId> {
         self.names.get(name).copied()
     }
 
+    fn slot(&self, id: SessionId) -> Option<&Slot<S>> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
     /// A session.
     pub(crate) fn get(&self, id: SessionId) -> Option<&S> {
-        self.slots.get(&id).map(|slot| &slot.session)
+        self.slot(id).map(|slot| &slot.session)
+    }
+
+    /// Names and numbers in the order of the names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, SessionId)> {
+        self.names.iter().map(|(name, id)| (name.as_str(), *id))
     }
 
     /// The numbers in the order of the names.
@@ -60,58 +81,82 @@ impl<S: Timed> Slots<S> {
     }
 
     /// Number of the next session.
-    pub(crate) fn next_id(&mut self) -> SessionId {
-        while self.slots.contains_key(&SessionId(self.next_id)) {
-            self.next_id = self.next_id.wrapping_add(1);
-        }
-        SessionId(self.next_id)
+    pub(crate) fn next_id(&self) -> SessionId {
+        SessionId(self.free.first().copied().unwrap_or(self.slots.len() as u32))
     }
 
     /// Adds the session of an interface that has none, with the number of [`Slots::next_id`].
     pub(crate) fn add(&mut self, name: &str, session: S) -> SessionId {
         let id = self.next_id();
-        self.next_id = self.next_id.wrapping_add(1);
         let wakeup_ms = session.next_wakeup();
-        self.wakeups.insert((wakeup_ms, id));
+        let slot = Some(Slot { name: name.to_owned(), session, wakeup_ms });
+        match self.slots.get_mut(id.0 as usize) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
+        self.free.remove(&id.0);
         self.changed.insert(id);
         self.names.insert(name.to_owned(), id);
-        self.slots.insert(id, Slot { name: name.to_owned(), session, wakeup_ms });
+        self.wake(id, wakeup_ms);
         id
     }
 
-    /// Removes a session.
-    pub(crate) fn remove(&mut self, id: SessionId) {
-        if let Some(slot) = self.slots.remove(&id) {
-            self.names.remove(&slot.name);
-            self.wakeups.remove(&(slot.wakeup_ms, id));
-            self.changed.remove(&id);
-        }
+    /// Removes a session; returns it.
+    pub(crate) fn remove(&mut self, id: SessionId) -> Option<S> {
+        let slot = self.slots.get_mut(id.0 as usize)?.take()?;
+        self.free.insert(id.0);
+        self.names.remove(&slot.name);
+        self.changed.remove(&id);
+        self.skip_former();
+        Some(slot.session)
     }
 
     /// Changes a session and moves its timer.
     pub(crate) fn with<T>(&mut self, id: SessionId, change: impl FnOnce(&mut S) -> T) -> Option<T> {
-        let slot = self.slots.get_mut(&id)?;
+        let slot = self.slots.get_mut(id.0 as usize)?.as_mut()?;
         let result = change(&mut slot.session);
         let wakeup_ms = slot.session.next_wakeup();
-        if wakeup_ms != slot.wakeup_ms {
-            self.wakeups.remove(&(slot.wakeup_ms, id));
-            self.wakeups.insert((wakeup_ms, id));
-            slot.wakeup_ms = wakeup_ms;
-        }
         if slot.session.has_changed() {
             self.changed.insert(id);
+        }
+        if wakeup_ms != slot.wakeup_ms {
+            slot.wakeup_ms = wakeup_ms;
+            self.wake(id, wakeup_ms);
         }
         Some(result)
     }
 
+    /// Adds a wakeup; rarely, drops all former ones.
+    fn wake(&mut self, id: SessionId, wakeup_ms: u64) {
+        self.wakeups.push(Reverse((wakeup_ms, id)));
+        if self.wakeups.len() > WAKEUPS_EACH * self.slots.len() {
+            let of_slot = |(n, slot): (usize, &Option<Slot<S>>)| {
+                Some(Reverse((slot.as_ref()?.wakeup_ms, SessionId(n as u32))))
+            };
+            self.wakeups = self.slots.iter().enumerate().filter_map(of_slot).collect();
+        }
+        self.skip_former();
+    }
+
+    /// Drops wakeups that their session no longer has, up to the first that is one.
+    fn skip_former(&mut self) {
+        while let Some(Reverse((wakeup_ms, id))) = self.wakeups.peek() {
+            if self.slot(*id).is_some_and(|slot| slot.wakeup_ms == *wakeup_ms) {
+                return;
+            }
+            self.wakeups.pop();
+        }
+    }
+
     /// Time of the earliest work: 0 is at once, `None` never.
     pub(crate) fn next_wakeup(&self) -> Option<u64> {
-        self.wakeups.first().map(|(wakeup_ms, _)| *wakeup_ms)
+        self.wakeups.peek().map(|Reverse((wakeup_ms, _))| *wakeup_ms)
     }
 
     /// The session that is due for the longest time.
     pub(crate) fn due(&self, now_ms: u64) -> Option<SessionId> {
-        self.wakeups.first().filter(|(wakeup_ms, _)| *wakeup_ms <= now_ms).map(|(_, id)| *id)
+        let Reverse((wakeup_ms, id)) = self.wakeups.peek()?;
+        (*wakeup_ms <= now_ms).then_some(*id)
     }
 
     /// Takes the number of a session with something to report.
@@ -119,3 +164,6 @@ impl<S: Timed> Slots<S> {
         self.changed.pop_first()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,6 +137,10 @@ pub enum XlateEffect {
 const ENDS_CONNECTION: u16 = 0x05;
 
 impl XlateEffect {
+    fn learns_address(&self) -> bool {
+        matches!(self, XlateEffect::Normal { .. })
+    }
+
     /// Whether it changes more than counters: learning, requests, or timeouts.
     fn changes_rules(&self) -> bool {
         matches!(
@@ -188,6 +192,18 @@ impl XlateCache {
     pub fn replay_learning(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         let seen = FlowStats { packets: 0, bytes: 0, ..*seen };
         self.replay_some(XlateEffect::changes_rules, &seen, host);
+    }
+
+    /// As [`XlateCache::replay_learning`], for packets of a former translation. Unless that one `learned` the address of
+    /// their source, this one does not: a bond or a spanning tree may have refused them as copies.
+    pub fn replay_learning_of_former(&self, learned: bool, seen: &FlowStats, host: &mut dyn EffectHost) {
+        let seen = FlowStats { packets: 0, bytes: 0, ..*seen };
+        self.replay_some(|e| e.changes_rules() && (learned || !e.learns_address()), &seen, host);
+    }
+
+    /// Whether it learns addresses of sources.
+    pub fn learns_address(&self) -> bool {
+        self.effects.iter().any(XlateEffect::learns_address)
     }
 
     /// Counts without learning: for packets of an outdated translation.

@@ -9,7 +9,7 @@
 //! without the writer lock. It changes the state first, then starts an epoch ([`Backer::port_toggled`](crate::backer::Backer::port_toggled)), so a translation
 //! that read the former state has an older epoch and is checked.
 
-use l2proto::protocol::{LinkState, Liveness};
+use l2proto::protocol::{LinkState, Liveness, SessionId};
 pub use l2proto::protocol::{TreePhase, TreeState};
 use l2proto::{LinkClaim, Protocol};
 use std::fmt;
@@ -80,11 +80,16 @@ fn unpack(bits: u32) -> LinkState {
     }
 }
 
+/// See [`LinkSession::number`].
+const NO_NUMBER: u32 = u32::MAX;
+
 /// State of a session, shared by its thread and all views.
 pub struct LinkSession {
     name: Box<str>,
     protocol: Protocol,
     state: AtomicU32,
+    /// Its number in its engine; [`NO_NUMBER`] without one.
+    number: AtomicU32,
     received: LimitedQueue<ControlPacket>,
     /// Packets that the port received, since the last [`LinkSession::take`].
     counted: AtomicU64,
@@ -111,6 +116,7 @@ impl LinkSession {
             name: name.into(),
             protocol,
             state: AtomicU32::new(pack(protocol.initial_state())),
+            number: AtomicU32::new(NO_NUMBER),
             received: LimitedQueue::new(WAITING_MAX),
             counted: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -127,6 +133,16 @@ impl LinkSession {
     /// Its protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Its number in its engine, once its thread knows it.
+    pub fn number(&self) -> Option<SessionId> {
+        Some(SessionId(self.number.load(Ordering::Acquire))).filter(|id| id.0 != NO_NUMBER)
+    }
+
+    /// Sets that; for its thread.
+    pub fn set_number(&self, number: Option<SessionId>) {
+        self.number.store(number.map_or(NO_NUMBER, |id| id.0), Ordering::Release);
     }
 
     /// Its effect on the port.

@@ -10,6 +10,7 @@ use dpif::{DpAction, FlowStats, PmdId, UserCookie};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
 use hashbrown::HashTable;
 use rapidhash::RapidHashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
@@ -37,8 +38,8 @@ pub struct Ukey {
     pub actions: Arc<[DpAction]>,
     /// Effects of its packets.
     pub cache: XlateCache,
-    /// Effects of its packets until the datapath has its present actions.
-    pub before: Option<Box<XlateCache>>,
+    /// Effects of its packets until the datapath has the actions of the next change, oldest first: changes are under way.
+    pub before: Option<Box<VecDeque<XlateCache>>>,
     /// Lookups of its translation.
     pub lookups: Lookups,
     /// Frozen states referenced by its actions.

@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 use sync::Ordering;
 use vswitch::config::connection_dscp;
 use vswitch::plan::NOTICE_KEY;
-use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
+use vswitch::status::{
+    ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown,
+};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// OVS version reported to tools.
@@ -269,6 +271,12 @@ impl FactKeeper {
         self.sessions.iter().flat_map(|(name, sessions)| {
             sessions.iter().map(move |(protocol, report)| (name.as_str(), *protocol, report.state))
         })
+    }
+
+    /// Adds VLANs to the trunks of ports, or removes them.
+    pub(crate) fn change_trunks(&mut self, changes: TrunkChanges) {
+        self.dirty |= !changes.is_empty();
+        self.writeback.change_trunks(changes);
     }
 
     /// Whether a device is set down; `None` if unknown.

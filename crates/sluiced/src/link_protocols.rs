@@ -17,7 +17,7 @@ use crate::instances::Instance;
 use crate::slowpath::translating_thread;
 use dpif::Provider;
 use flow::OfPort;
-use l2proto::protocol::{LinkPort, LinkState, Status};
+use l2proto::protocol::{LinkPort, LinkState, Status, TrunkChange};
 use l2proto::{Engines, LinkSettings, Protocol};
 use ofproto::backer::Backer;
 use ofproto::links::{LinkInbox, LinkSession, PortLink};
@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sync::{AtomicBool, Mutex, Ordering, Parker, Unparker, lock};
 use vswitch::plan::{PortEntry, PortSet};
+use vswitch::status::TrunkChanges;
 
 /// Name of the thread.
 const THREAD: &str = "link_protocols";
@@ -95,6 +96,8 @@ struct Shared {
     ready: Mutex<Vec<Arc<LinkSession>>>,
     /// The latest report of each changed session; `None`: the session ended.
     reports: Mutex<BTreeMap<SessionName, Option<Report>>>,
+    /// The latest change of each VLAN of an interface's port, with whether it is added.
+    trunks: Mutex<TrunkChanges>,
     /// The main loop was woken for reports.
     has_reports: AtomicBool,
     stop: AtomicBool,
@@ -123,6 +126,16 @@ impl Shared {
 
     fn report(&self, name: SessionName, report: Option<Report>) {
         lock(&self.reports).insert(name, report);
+        self.wake_for_reports();
+    }
+
+    fn change_trunks(&self, interface: &str, changes: &[TrunkChange]) {
+        let changes = changes.iter().map(|change| ((interface.to_string(), change.vlan), change.is_added));
+        lock(&self.trunks).extend(changes);
+        self.wake_for_reports();
+    }
+
+    fn wake_for_reports(&self) {
         if !self.has_reports.swap(true, Ordering::AcqRel) {
             (self.wake_main)();
         }
@@ -180,6 +193,7 @@ impl LinkProtocols {
             requests: Mutex::default(),
             ready: Mutex::default(),
             reports: Mutex::default(),
+            trunks: Mutex::default(),
             has_reports: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             wake_thread: parker.unparker().clone(),
@@ -370,6 +384,11 @@ impl LinkProtocols {
         // A storm of changes leaves the main loop time for others.
         self.next_reports_ms = machine_ms + REPORTS_EVERY_MS.max(reports.len() as u64);
         reports
+    }
+
+    /// Requested changes of the VLANs of ports. Reports wake the main loop for them.
+    pub(crate) fn take_trunk_changes(&self) -> TrunkChanges {
+        std::mem::take(&mut *lock(&self.shared.trunks))
     }
 
     /// Milliseconds until reports that wait may be taken.

@@ -303,6 +303,7 @@ impl Switch {
     /// Passes changes of link protocols' sessions on to the database and the controllers.
     fn follow_sessions(&mut self) -> Turn {
         let (machine_ms, now_ms) = (sys::clock::machine_us() / 1000, sys::clock::monotonic_ms());
+        self.facts.change_trunks(self.link_protocols.take_trunk_changes());
         for (name, report) in self.link_protocols.take_reports(machine_ms) {
             let before = self.facts.session_state(&name);
             if let Some(report) = &report

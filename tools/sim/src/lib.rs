@@ -7,6 +7,7 @@
 //! [`datapath::Pmd`], the slow path is `ofproto`. Deliberately omitted: the database and OpenFlow sessions.
 #![forbid(unsafe_code)]
 
+pub mod bonds;
 mod checks;
 mod dp;
 mod fragments;

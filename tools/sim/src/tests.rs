@@ -2,6 +2,7 @@
 //!
 //! `SLUICE_SIM_SEED=n` runs one seed, `SLUICE_SIM_SEEDS=n` that many, `SLUICE_LONG=1` longer runs.
 
+mod bonds;
 mod vlans;
 
 use crate::{Broken, Coverage, Invariant, Report, run, run_broken, run_for};

@@ -4,7 +4,7 @@ mod at_once;
 mod control;
 mod ports;
 
-pub(crate) use ports::fuzz_ports;
+pub(crate) use ports::{add_port, fuzz_ports};
 
 use crate::dp::{DpConfig, SimDatapath};
 use crate::fragments::Cut;

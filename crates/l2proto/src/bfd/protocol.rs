@@ -160,11 +160,10 @@ impl Engine for Sessions {
         let name = self.get(changed.id).map_or("", |session| session.identity().name.as_str());
         let line = |text| LogLine { module: Self::NAME, level: LineLevel::Info, text };
         Some(Report {
-            id: changed.id,
             status_changed: changed.status,
             lines: changed.notices.iter().map(|notice| line(notice.text(name))).collect(),
             lines_lost: changed.notices_lost,
-            learned: Vec::new(),
+            ..Report::of(changed.id)
         })
     }
 

@@ -160,7 +160,7 @@ impl Engine for Sessions {
     fn take_report(&mut self) -> Option<Report> {
         let id = self.0.pop_changed()?;
         let (lines, lines_lost, status_changed) = self.0.with(id, Session::take_changes)?;
-        Some(Report { id, status_changed, lines, lines_lost, learned: Vec::new() })
+        Some(Report { status_changed, lines, lines_lost, ..Report::of(id) })
     }
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {

@@ -130,11 +130,10 @@ impl Engine for Aggregators {
     fn take_report(&mut self) -> Option<Report> {
         let changed = self.take_changed()?;
         Some(Report {
-            id: changed.id,
             status_changed: changed.effect,
             lines: changed.lines,
             lines_lost: changed.lines_lost,
-            learned: Vec::new(),
+            ..Report::of(changed.id)
         })
     }
 

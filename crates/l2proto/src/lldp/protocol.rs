@@ -83,6 +83,7 @@ impl LinkProtocol for Sessions {
             _ => String::new(),
         };
         let (name, description) = (text("system_name"), text("system_description"));
+        let is_attached = columns.column(Table::AutoAttach, "system_name").is_some();
         let numbers = match columns.column(Table::AutoAttach, "mappings") {
             Some(LinkValue::Numbers(numbers)) => numbers,
             _ => BTreeMap::new(),
@@ -92,19 +93,14 @@ impl LinkProtocol for Sessions {
                 "auto_attach: mappings: only the first {MAPPINGS_MAX} count: a frame has no room for more"
             ));
         }
-        if !numbers.is_empty() {
-            ignore(
-                "auto_attach: mappings: announced by LLDP; set the column trunks of ports yourself"
-                    .to_string(),
-            );
-        }
         let mapping = |(isid, vlan): (i64, i64)| {
             Some(Mapping {
                 isid: u32::try_from(isid).ok()? & 0xff_ffff,
                 vlan: u16::try_from(vlan).ok()? & 0xfff,
             })
         };
-        let mappings = numbers.into_iter().filter_map(mapping).take(MAPPINGS_MAX).collect();
+        let mappings: Vec<Mapping> = numbers.into_iter().filter_map(mapping).take(MAPPINGS_MAX).collect();
+        let mappings = is_attached.then_some(mappings);
         let description = if description.is_empty() { DESCRIPTION.to_string() } else { description };
         (Some(Config { name, description, mappings }), ignored)
     }
@@ -190,8 +186,8 @@ impl Engine for Sessions {
 
     fn take_report(&mut self) -> Option<Report> {
         let id = self.0.pop_changed()?;
-        let (lines, lines_lost) = self.0.with(id, Session::take_lines)?;
-        Some(Report { id, status_changed: false, lines, lines_lost, learned: Vec::new() })
+        let (lines, lines_lost, trunks) = self.0.with(id, Session::take_changes)?;
+        Some(Report { lines, lines_lost, trunks, ..Report::of(id) })
     }
 
     fn link_state(&mut self, _: SessionId, _: u64) -> LinkState {

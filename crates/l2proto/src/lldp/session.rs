@@ -5,7 +5,7 @@
 
 use super::frame::{Element, Id, Local, Mapping, Refusal, Remote, build, parse};
 use crate::lines::Lines;
-use crate::protocol::{LineLevel, LinkPort, LogLine};
+use crate::protocol::{LineLevel, LinkPort, LogLine, TrunkChange};
 use crate::slots::Timed;
 use flow::MacAddr;
 use std::fmt::Write as _;
@@ -28,8 +28,8 @@ pub struct Config {
     pub name: String,
     /// Its description.
     pub description: String,
-    /// Requested services.
-    pub mappings: Vec<Mapping>,
+    /// Requested services. `None` without auto-attach: those of the session stay, as in OVS.
+    pub mappings: Option<Vec<Mapping>>,
 }
 
 /// A requested service.
@@ -73,6 +73,8 @@ pub struct Session {
     /// Time of the first neighbour's end.
     next_expiry_ms: u64,
     counts: Counts,
+    /// One for each VLAN at most.
+    trunks: Vec<TrunkChange>,
     is_new: bool,
     lines: Lines,
 }
@@ -83,7 +85,7 @@ impl Timed for Session {
     }
 
     fn has_changed(&self) -> bool {
-        self.is_new || self.lines.any()
+        self.is_new || self.lines.any() || !self.trunks.is_empty()
     }
 }
 
@@ -118,6 +120,7 @@ impl Session {
             next_tx_ms: 0,
             next_expiry_ms: u64::MAX,
             counts: Counts::default(),
+            trunks: Vec::new(),
             is_new: true,
             lines: Lines::default(),
         };
@@ -132,19 +135,51 @@ impl Session {
             self.next_tx_ms = now_ms + INTERVAL_MS;
         }
         self.mac = port.mac;
-        self.services.retain(|service| config.mappings.contains(&service.mapping));
-        for mapping in &config.mappings {
-            if !self.services.iter().any(|service| service.mapping == *mapping) {
-                self.services.push(Service { mapping: *mapping, status: PENDING });
-            }
+        if let Some(mappings) = &config.mappings {
+            self.request(mappings, now_ms);
         }
         self.config = config;
     }
 
-    /// Log lines, and the number of those that were lost.
-    pub fn take_lines(&mut self) -> (Vec<LogLine>, u64) {
+    /// Requests these services. The port carries their VLANs from now on, also before a neighbour answers, as in OVS.
+    fn request(&mut self, mappings: &[Mapping], now_ms: u64) {
+        let (kept, gone) = std::mem::take(&mut self.services)
+            .into_iter()
+            .partition(|service: &Service| mappings.contains(&service.mapping));
+        self.services = kept;
+        for Service { mapping, .. } in gone {
+            self.note_service("Removing", mapping, now_ms);
+            // Another service may have the VLAN: OVS removes it nonetheless.
+            if !mappings.iter().any(|other| other.vlan == mapping.vlan) {
+                self.change_trunks(TrunkChange { vlan: mapping.vlan, is_added: false });
+            }
+        }
+        for mapping in mappings {
+            if !self.services.iter().any(|service| service.mapping == *mapping) {
+                self.services.push(Service { mapping: *mapping, status: PENDING });
+                self.note_service("Adding", *mapping, now_ms);
+                self.change_trunks(TrunkChange { vlan: mapping.vlan, is_added: true });
+            }
+        }
+    }
+
+    fn note_service(&mut self, verb: &str, Mapping { isid, vlan }: Mapping, now_ms: u64) {
+        let name = &self.name;
+        self.lines.put(SESSIONS_MODULE, LineLevel::Info, now_ms, || {
+            format!("{verb} mapping ISID={isid}, VLAN={vlan} (lldp->name={name})")
+        });
+    }
+
+    fn change_trunks(&mut self, change: TrunkChange) {
+        self.trunks.retain(|earlier| earlier.vlan != change.vlan);
+        self.trunks.push(change);
+    }
+
+    /// Log lines, the number of those that were lost, and changes of the port's VLANs.
+    pub fn take_changes(&mut self) -> (Vec<LogLine>, u64, Vec<TrunkChange>) {
         self.is_new = false;
-        self.lines.take()
+        let (lines, lost) = self.lines.take();
+        (lines, lost, std::mem::take(&mut self.trunks))
     }
 
     /// Number of neighbours.

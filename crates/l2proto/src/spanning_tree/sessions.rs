@@ -182,13 +182,7 @@ impl Sessions {
     }
 
     fn report(&mut self, id: SessionId) -> &mut Report {
-        self.reports.entry(id).or_insert_with(|| Report {
-            id,
-            status_changed: false,
-            lines: Vec::new(),
-            lines_lost: 0,
-            learned: Vec::new(),
-        })
+        self.reports.entry(id).or_insert_with(|| Report::of(id))
     }
 
     /// Bridges with changed settings follow them.

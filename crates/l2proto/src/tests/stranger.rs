@@ -161,13 +161,7 @@ impl Engine for Strangers {
     fn take_report(&mut self) -> Option<Report> {
         let (id, session) = self.0.iter_mut().find(|(_, session)| session.has_changed)?;
         session.has_changed = false;
-        Some(Report {
-            id: *id,
-            status_changed: true,
-            lines: Vec::new(),
-            lines_lost: 0,
-            learned: vec![LearnedChange::FlushPort],
-        })
+        Some(Report { status_changed: true, learned: vec![LearnedChange::FlushPort], ..Report::of(*id) })
     }
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {

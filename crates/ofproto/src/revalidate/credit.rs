@@ -15,11 +15,11 @@ pub(super) fn push(latest: &mut Latest<'_>, k: &mut Ukey, now: &FlowStats) -> bo
     let is_present = latest.outdates(k).is_none();
     let host = &mut latest.backer().effect_host();
     let seen = FlowStats { packets, bytes, ..*now };
-    match &k.before {
+    match k.before.as_ref().and_then(|former| former.front()) {
         Some(before) => {
             before.replay_counters(&seen, host);
             if is_present {
-                k.cache.replay_learning(&seen, host);
+                k.cache.replay_learning_of_former(before.learns_address(), &seen, host);
             }
         }
         None if is_present => k.cache.replay(&seen, host),
@@ -34,7 +34,13 @@ pub(super) fn count_before(latest: &mut Latest<'_>, k: &mut Ukey, now: Option<&F
     if let Some(now) = now {
         push(latest, k, now);
     }
-    k.before = None;
+    // Each former translation has an answer.
+    if let Some(former) = &mut k.before {
+        former.pop_front();
+        if former.is_empty() {
+            k.before = None;
+        }
+    }
 }
 
 /// The flow is gone: credits its last packets, and forgets it.

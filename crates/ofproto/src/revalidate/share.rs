@@ -67,6 +67,9 @@ impl Helper {
     }
 }
 
+/// Former translations of a flow whose last packets are not counted yet, at most.
+const FORMER_MAX: usize = 8;
+
 /// A translation of an installed flow.
 struct Fresh {
     epoch: u64,
@@ -130,7 +133,7 @@ impl Share {
         };
         let replay = to_learn.then_some(stats);
         if !worth {
-            let delete = |k: &mut Ukey| conclude(backer, ufid, Verdict::Delete, k, replay);
+            let delete = |k: &mut Ukey| conclude(backer, ufid, Verdict::Delete, k, replay, false);
             return Some(backer.ukeys.with(ufid, self.pmd, delete).flatten());
         }
         Some(recheck(backer, ufid, self.pmd, &flow, epoch, replay, now_ms))
@@ -150,8 +153,9 @@ pub(super) fn recheck(
 ) -> Option<Asked> {
     let fresh = Fresh::new(backer, ufid, flow, epoch, now_ms);
     let adopt = |fresh: Fresh, k: &mut Ukey| {
+        let learned = k.cache.learns_address();
         let verdict = fresh.adopt(backer, ufid, k);
-        conclude(backer, ufid, verdict, k, replay)
+        conclude(backer, ufid, verdict, k, replay, learned)
     };
     with_outdated(backer, ufid, pmd, fresh, flow, adopt).flatten()
 }
@@ -174,10 +178,14 @@ pub(super) fn recheck_uncounted(
             k.cache = old;
             return carry_out(ufid, verdict, k).into_iter().collect();
         }
-        if k.before.is_none() {
-            k.before = Some(Box::new(old));
+        let before = k.before.get_or_insert_default();
+        // A later change than those waits for no answer of its own.
+        let counts = before.len() < FORMER_MAX;
+        if counts {
+            before.push_back(old);
         }
-        [Some(count_first(ufid)), carry_out(ufid, verdict, k)].into_iter().flatten().collect()
+        let count = counts.then(|| count_first(ufid));
+        [count, carry_out(ufid, verdict, k)].into_iter().flatten().collect()
     };
     with_outdated(backer, ufid, pmd, fresh, flow, adopt).unwrap_or_default()
 }
@@ -206,19 +214,21 @@ fn with_outdated<R>(
     adopted.flatten()
 }
 
-/// Replays the effects of a flow's last packets, and returns the operation for a verdict.
+/// Replays the effects of a flow's last packets, and returns the operation for a verdict. `learned`: the former translation
+/// learned their source.
 fn conclude(
     backer: &Backer,
     ufid: Ufid,
     verdict: Verdict,
     k: &mut Ukey,
     replay: Option<&FlowStats>,
+    learned: bool,
 ) -> Option<Asked> {
     match (&verdict, replay) {
         // Its packets ended connections all the same.
         (Verdict::Delete, Some(stats)) => k.cache.replay_timeouts(stats, &mut backer.effect_host()),
         (Verdict::Keep | Verdict::Modify(_), Some(stats)) => {
-            k.cache.replay_learning(stats, &mut backer.effect_host());
+            k.cache.replay_learning_of_former(learned, stats, &mut backer.effect_host());
         }
         (Verdict::Keep | Verdict::Modify(_) | Verdict::Delete, None) => {}
     }

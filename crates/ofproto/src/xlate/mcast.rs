@@ -200,7 +200,7 @@ impl XlateCtx<'_> {
             || flow.tp_src == IGMP_QUERY
             || u8::try_from(flow.tp_src).is_ok_and(membership::is_igmp_membership);
         // A packet of a controller has no input port.
-        if !is_read || input.id == BundleId(u32::MAX) {
+        if !is_read || input.id == BundleId::NONE {
             return;
         }
         let told = self.host.snoop(&Snooped {

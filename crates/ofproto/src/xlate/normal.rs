@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Pseudo-bundle of packets without an input port: a trunk of all VLANs.
 fn no_bundle() -> Arc<Bundle> {
     Arc::new(Bundle {
-        id: BundleId(u32::MAX),
+        id: BundleId::NONE,
         name: String::new(),
         members: Vec::new(),
         vlan_mode: VlanMode::Trunk,

@@ -1,5 +1,7 @@
 //! Sessions between two bridges joined by patch ports. No main loop runs in these tests: it may be as busy as it likes.
 
+mod cost;
+
 use super::*;
 use crate::instances::{Instances, Settings};
 use dpif::DummyMode;
@@ -177,34 +179,4 @@ fn commands_have_the_texts_of_ovs() {
     bed.ports(1, [None, None]);
     bed.links.pass();
     assert_eq!(bed.show(None), Ok(String::new()));
-}
-
-/// In one process, with the packets of all sessions through the translation: figures on standard error.
-#[test]
-fn two_thousand_sessions_stay_up() {
-    let ports = if testkit::long() { 1000 } else { 100 };
-    let mut bed = Bed::new();
-    let relaxed = config(&[("enable", "true"), ("min_tx", "300"), ("min_rx", "300"), ("mult", "10")]);
-    bed.ports(ports, [Some(&relaxed), Some(&relaxed)]);
-    bed.wait(2 * ports as usize, true);
-    let (begun, before) = (Instant::now(), thread_cpu_ms());
-    std::thread::sleep(Duration::from_secs(4));
-    bed.wait(2 * ports as usize, true);
-    let (took, used) = (begun.elapsed().as_millis() as u64, thread_cpu_ms() - before);
-    eprintln!("{} sessions at 300 ms: {used} ms of processor time in {took} ms", 2 * ports);
-    for report in bed.reports.values().flatten() {
-        assert_eq!(status(report, "flap_count"), "1");
-    }
-}
-
-/// Processor time of the threads `link_protocols`, milliseconds (proc_pid_stat(5)).
-fn thread_cpu_ms() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
-    let of_task = |task: std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
-        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-        let ticks = |n: usize| rest.split_whitespace().nth(n)?.parse::<u64>().ok();
-        (name == THREAD).then(|| Some(10 * (ticks(11)? + ticks(12)?))).flatten()
-    };
-    tasks.filter_map(of_task).sum()
 }

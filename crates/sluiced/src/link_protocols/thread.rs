@@ -3,12 +3,14 @@
 use super::{Configure, Report, Request, SessionName, Shared, Target};
 use dpif::{DpifOp, OpBatch, PmdId, Provider};
 use flow::OfPort;
-use l2proto::protocol::{Environment, LearnedChange, LineLevel, LogLine, Received, SessionId, Transmission};
+use l2proto::protocol::{
+    Environment, LearnedChange, LineLevel, LinkState, LogLine, Received, SessionId, Status, Transmission,
+};
 use l2proto::{Engines, Protocol};
 use ofproto::backer::Backer;
 use ofproto::link_sender::{self, LinkSender};
 use ofproto::links::{ControlPacket, LinkSession};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{Ordering, Parker, lock};
@@ -57,6 +59,10 @@ impl SessionPort {
         revalidator.unpark();
     }
 
+    fn report(&self, status: Status, state: LinkState) -> Report {
+        Report { status, bridge: self.target.bridge, port: self.target.port, state }
+    }
+
     fn name(&self) -> SessionName {
         (self.session.name().to_string(), self.session.protocol())
     }
@@ -64,7 +70,7 @@ impl SessionPort {
 
 /// The ports of all sessions, and random numbers.
 struct Surroundings {
-    ports: BTreeMap<(Protocol, SessionId), SessionPort>,
+    ports: HashMap<(Protocol, SessionId), SessionPort>,
     /// Counters of sessions that are being made.
     new_rx_packets: u64,
     random: u64,
@@ -115,7 +121,7 @@ impl Runner {
     pub(super) fn new(shared: Arc<Shared>, parker: Parker) -> Runner {
         // Without random numbers, discriminators and jitter repeat after a restart.
         let random = sys::random::u64().unwrap_or_else(|_| sys::clock::machine_ns());
-        let around = Surroundings { ports: BTreeMap::new(), new_rx_packets: 0, random };
+        let around = Surroundings { ports: HashMap::new(), new_rx_packets: 0, random };
         Runner { shared, parker, engines: Engines::default(), around, due: Vec::new() }
     }
 
@@ -147,10 +153,12 @@ impl Runner {
         for session in ready {
             let (counted, packets) = session.take();
             let protocol = session.protocol();
+            let Some(id) = session.number() else { continue };
             let engine = self.engines.get(protocol);
-            let Some(id) = engine.find(session.name()) else { continue };
             let now_ms = sys::clock::monotonic_ms();
-            engine.account_rx(id, counted, now_ms);
+            if counted > 0 {
+                engine.account_rx(id, counted, now_ms);
+            }
             for ControlPacket { ttl, payload } in packets {
                 let received = Received { ttl, payload: payload.as_deref() };
                 // The answer to a packet may be due at once.
@@ -199,6 +207,7 @@ impl Runner {
         let protocol = settings.protocol();
         let env = &mut self.around.of(protocol);
         let id = self.engines.configure(&port, &settings, now_ms, env);
+        session.set_number(Some(id));
         let port = SessionPort { target, session, sender: LinkSender::default(), rx_packets };
         self.around.ports.insert((protocol, id), port);
     }
@@ -210,8 +219,7 @@ impl Runner {
             if has_statistics(*protocol) {
                 let engine = self.engines.get(*protocol);
                 let (status, state) = (engine.status(*id, now_ms), engine.link_state(*id, now_ms));
-                let Target { bridge, port: of_port, .. } = port.target;
-                self.shared.report(port.name(), Some(Report { status, bridge, port: of_port, state }));
+                self.shared.report(port.name(), Some(port.report(status, state)));
             }
         }
     }
@@ -221,7 +229,9 @@ impl Runner {
         let engine = self.engines.get(protocol);
         if let Some(id) = engine.find(&name.0) {
             engine.remove(id);
-            self.around.ports.remove(&(protocol, id));
+            if let Some(port) = self.around.ports.remove(&(protocol, id)) {
+                port.session.set_number(None);
+            }
         }
         self.shared.report(name, None);
     }
@@ -264,6 +274,9 @@ impl Runner {
                     .learned
                     .iter()
                     .for_each(|change| port.change_learned(*change, protocol, &self.around));
+                if !changed.trunks.is_empty() {
+                    self.shared.change_trunks(port.session.name(), &changed.trunks);
+                }
                 if changed.lines_lost > 0 {
                     let name = port.session.name();
                     log::info!(target: protocol.name(), "{name}: {} further events", changed.lines_lost);
@@ -274,14 +287,13 @@ impl Runner {
                 let now_ms = sys::clock::monotonic_ms();
                 let status = engine.status(changed.id, now_ms);
                 let state = engine.link_state(changed.id, now_ms);
-                let Target { backer, revalidator, bridge, port: of_port, .. } = &port.target;
                 if port.session.set_state(state) != state {
-                    backer.port_toggled(*bridge, *of_port);
+                    let Target { backer, revalidator, bridge, port, .. } = &port.target;
+                    backer.port_toggled(*bridge, *port);
                     revalidator.unpark();
                     (self.shared.wake_bonds)();
                 }
-                let report = Report { status, bridge: *bridge, port: *of_port, state };
-                self.shared.report(port.name(), Some(report));
+                self.shared.report(port.name(), Some(port.report(status, state)));
             }
         }
     }

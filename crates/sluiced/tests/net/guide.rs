@@ -70,8 +70,18 @@ ovs-vsctl add-br br-lan -- set bridge br-lan datapath_type=netdev -- add-port br
 ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
+/// A running switch without bridges, and two cables whose other ends have nobody.
+const CABLES: &str = "
+sluiced --pidfile --log-file --detach
+for n in 1 2; do
+    ip link add eth$n type veth peer name far$n
+    ip link set eth$n up
+    ip link set far$n up
+done
+";
+
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 14] = [
     ("README.md", STOCK),
     ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
@@ -84,6 +94,8 @@ const PAGES: [(&str, &str); 12] = [
     ("docs/guide/qos.md", BRIDGE),
     ("docs/guide/telemetry.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
+    ("docs/lacp.md", CABLES),
+    ("docs/spanning-tree.md", CABLES),
 ];
 
 /// A command of a page.
@@ -234,6 +246,16 @@ fn install() {
 #[test]
 fn link_monitoring() {
     check("docs/guide/link-monitoring.md");
+}
+
+#[test]
+fn lacp() {
+    check("docs/lacp.md");
+}
+
+#[test]
+fn spanning_tree() {
+    check("docs/spanning-tree.md");
 }
 
 #[test]

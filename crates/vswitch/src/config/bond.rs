@@ -5,6 +5,7 @@ use ofproto::bond::{BondMode, BondSettings};
 use ovsdb::client::RowView;
 
 use super::reader::{Reader, flag};
+use super::{InterfaceConfig, StringMap};
 
 /// Default of `bond-rebalance-interval`, and its minimum where it is not 0.
 const REBALANCE_MS: (u64, u64) = (10_000, 1000);
@@ -14,6 +15,36 @@ const POLL_MS: u64 = 200;
 const MOST_MS: u64 = i32::MAX as u64;
 
 impl<'a> Reader<'a> {
+    /// The interface that `bond_fake_iface` adds to a bond. An interface or a bridge of that name precludes it, as in OVS.
+    pub(super) fn bond_interface(
+        &mut self,
+        row: RowView<'a>,
+        interfaces: usize,
+        dummy_datapath: bool,
+    ) -> Option<InterfaceConfig> {
+        const COLUMN: &str = "bond_fake_iface";
+        if !row.bool(COLUMN) {
+            return None;
+        }
+        let name = row.str("name");
+        let is_taken = |table: &str| self.replica.rows(table).any(|other| other.str("name") == name);
+        if interfaces < 2 {
+            self.hint(row, COLUMN, "bond_fake_iface: ignored: the port is no bond");
+        } else if is_taken("Interface") || is_taken("Bridge") {
+            self.notice(
+                row,
+                COLUMN,
+                format!("bond_fake_iface: {name} is the name of another interface: none is added"),
+            );
+        } else {
+            match self.supported.port_options(name, "internal", &StringMap::new(), dummy_datapath) {
+                Ok(options) => return Some(InterfaceConfig::of_bond(name, options)),
+                Err(why) => self.notice(row, COLUMN, format!("bond_fake_iface: {why}")),
+            }
+        }
+        None
+    }
+
     /// Settings of the bond that a port with several interfaces is.
     pub(super) fn bond(&mut self, row: RowView<'a>, bridge: RowView<'a>, interfaces: usize) -> BondSettings {
         let is_bond = interfaces > 1;

@@ -20,6 +20,8 @@ use l2proto::LinkSettings;
 pub struct InterfaceConfig {
     /// The row; a bridge's own interface may have none.
     pub row: Option<Uuid>,
+    /// Whether it is the interface of a bond (`bond_fake_iface`), which is no member of its port.
+    pub is_of_bond: bool,
     /// Name.
     pub name: String,
     /// Type; `system` for the empty one, `internal` for a bridge's own interface.
@@ -48,6 +50,7 @@ impl InterfaceConfig {
     pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool, links: Arc<[LinkSettings]>) -> Self {
         InterfaceConfig {
             row: None,
+            is_of_bond: false,
             name: bridge.to_string(),
             type_name: "internal".into(),
             options: PortOptions::local(dummy_datapath),
@@ -60,6 +63,12 @@ impl InterfaceConfig {
             qos: None,
             policing: Policing::default(),
         }
+    }
+
+    /// The internal interface with the name of a bond.
+    pub(super) fn of_bond(bond: &str, options: PortOptions) -> Self {
+        let local = InterfaceConfig::implicit_local(bond, false, Arc::default());
+        InterfaceConfig { is_of_bond: true, options, ..local }
     }
 
     /// Whether it is a patch port, without a device.
@@ -182,6 +191,7 @@ impl<'a> Reader<'a> {
         };
         Some(InterfaceConfig {
             row: Some(row.uuid()),
+            is_of_bond: false,
             name: name.to_string(),
             type_name: type_name.to_string(),
             options,

@@ -46,9 +46,16 @@ pub struct PortConfig {
     pub bond: BondSettings,
     /// Supported interfaces.
     pub interfaces: Vec<InterfaceConfig>,
+    /// Its own interface beside them (`bond_fake_iface`), for a bond.
+    pub bond_interface: Option<InterfaceConfig>,
 }
 
 impl PortConfig {
+    /// All wanted interfaces.
+    pub(crate) fn all_interfaces(&self) -> impl Iterator<Item = &InterfaceConfig> {
+        self.interfaces.iter().chain(&self.bond_interface)
+    }
+
     /// A bridge's own port without a row.
     fn implicit_local(bridge: &str, dummy_datapath: bool, links: Arc<[LinkSettings]>) -> Self {
         PortConfig {
@@ -67,6 +74,7 @@ impl PortConfig {
             mac: None,
             bond: BondSettings::default(),
             interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath, links)],
+            bond_interface: None,
         }
     }
 }
@@ -144,6 +152,7 @@ impl<'a> Reader<'a> {
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
             bond: self.bond(row, bridge, interfaces.len()),
+            bond_interface: self.bond_interface(row, interfaces.len(), dummy_datapath),
             interfaces,
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ofproto::OfPort;
-use ofproto::ports::{BridgeId, Bundle, VlanSet};
+use ofproto::ports::{BridgeId, Bundle, BundleId, VlanSet};
 
 use super::mirrors;
 use super::state::{Bridge, Interface, Open, State};
@@ -174,8 +174,9 @@ impl Planner {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
         let mut wanted: Vec<InterfaceConfig> = wanted.map(|interface| interface.config.clone()).collect();
-        let rank =
-            |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
+        let rank = |c: &InterfaceConfig| {
+            Reverse((c.name == name, !c.is_of_bond, c.ofport_request.is_some(), c.ofport.is_some()))
+        };
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
             if config.is_patch() {
@@ -296,7 +297,9 @@ impl Planner {
                 set.bonds.insert(id, port.bond.clone());
             }
             set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
-            for (interface, open) in open {
+            let own = port.bond_interface.iter();
+            let own = own.filter_map(|i| Some((i.name.clone(), bridge.interfaces.get(&i.name)?.open()?)));
+            for (interface, open) in open.into_iter().chain(own) {
                 // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
                 let InterfaceConfig {
                     name: _,
@@ -307,6 +310,7 @@ impl Planner {
                     mac: own_mac,
                     // Numbers and devices.
                     row: _,
+                    is_of_bond,
                     mtu_request: _,
                     rxq_affinity: _,
                     ofport_request: _,
@@ -319,7 +323,7 @@ impl Planner {
                     dp_port: open.dp_port,
                     type_name: type_name.clone(),
                     mac: own.unwrap_or(open.mac),
-                    bundle: id,
+                    bundle: if *is_of_bond { BundleId::NONE } else { id },
                     patch_peer_name: options.patch_peer().map(str::to_string),
                     patch_peer: None,
                     links: links.clone(),
@@ -361,7 +365,7 @@ impl Bridge {
 fn wanted_interfaces(config: &BridgeConfig) -> BTreeMap<&str, (&PortConfig, &InterfaceConfig)> {
     let of_port = |port| {
         let port: &PortConfig = port;
-        port.interfaces.iter().map(move |interface| (interface.name.as_str(), (port, interface)))
+        port.all_interfaces().map(move |interface| (interface.name.as_str(), (port, interface)))
     };
     config.ports.values().flat_map(of_port).collect()
 }
@@ -438,7 +442,7 @@ fn configure(name: &str, bridge: &mut Bridge, out: &mut Vec<Command>) {
     }
 }
 
-fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>) -> Bundle {
+fn bundle(id: BundleId, port: &PortConfig, members: Vec<OfPort>) -> Bundle {
     let PortConfig {
         row: _,
         name,
@@ -457,6 +461,7 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         // Sent with the ports.
         bond: _,
         interfaces: _,
+        bond_interface: _,
     } = port;
     Bundle {
         id,

@@ -115,6 +115,7 @@ impl Bridge {
         let mut seen = BTreeSet::new();
         let mut of_interface = |interface: &Interface| {
             let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
+            (!interface.config.is_of_bond).then_some(())?;
             seen.insert(interface.port.clone()).then_some(())?;
             let port = self.config.ports.get(&interface.port)?;
             let may = |mac: &MacAddr| tag.is_none_or(|tag| tag == port.tag) && may_represent(*mac);
@@ -139,7 +140,8 @@ impl Bridge {
 
     /// The address of an interface without a separate device.
     pub(super) fn address(&self, interface: &InterfaceConfig) -> MacAddr {
-        address::of_row(interface.row.unwrap_or(self.config.row))
+        let of_bond = || self.config.ports.get(&interface.name).filter(|_| interface.is_of_bond)?.row;
+        address::of_row(interface.row.or_else(of_bond).unwrap_or(self.config.row))
     }
 
     /// The datapath id: as configured, else the address with zeros before it.

@@ -1,4 +1,4 @@
-use ofproto::ports::{PortTable, VlanMode};
+use ofproto::ports::{BundleId, PortTable, VlanMode};
 use ovsdb::client::ColumnValue;
 
 use super::*;
@@ -64,6 +64,37 @@ fn the_life_of_a_bridge() {
     world.bed.del_br("br0");
     assert_eq!(world.sync(), ["ports br0 0", "close br0", "close p1", "destroy br0"]);
     assert!(world.fake.bridges.is_empty() && world.fake.devices.is_empty());
+}
+
+/// The interface of a bond is a port outside all bundles, with a number after those of the members.
+#[test]
+fn a_bond_may_have_an_interface_of_its_own() {
+    let mut world = World::with_bridge();
+    let fake = [("bond_fake_iface", ColumnValue::from(true))];
+    world.bed.add_bond("br0", "bond0", &fake, &[("p1", &[]), ("p2", &[])]);
+    let commands = world.sync();
+    assert!(commands.contains(&"open bond0".to_string()), "{commands:?}");
+    assert_eq!(["p1", "p2", "bond0"].map(|name| world.fake.number(name)), [1, 2, 3]);
+    let ports = world.fake.bridge("br0").ports.clone();
+    let port = ports.ports.iter().find(|port| port.name == "bond0").unwrap();
+    assert_eq!((port.type_name.as_str(), port.bundle), ("internal", BundleId::NONE));
+    assert!(ports.bundles.iter().all(|bundle| !bundle.members.contains(&OfPort(3))));
+    // Another interface takes the name.
+    world.bed.add_port("br0", "x", &[], &[]);
+    world.sync();
+    let commands = world.set("Port", "bond0", "bond_fake_iface", false);
+    assert!(commands.contains(&"close bond0".to_string()), "{commands:?}");
+    world.bed.add_port("br0", "bond1x", &[], &[]);
+    world.bed.add_bond("br0", "bond1", &fake, &[("p3", &[]), ("p4", &[])]);
+    world.bed.set("Port", "x", "bond_fake_iface", true);
+    world.sync();
+    assert!(
+        world
+            .planner
+            .ineffective()
+            .iter()
+            .any(|n| n.message == "bond_fake_iface: ignored: the port is no bond")
+    );
 }
 
 #[test]

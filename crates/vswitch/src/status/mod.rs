@@ -9,6 +9,7 @@ mod columns;
 mod facts;
 #[cfg(test)]
 mod tests;
+mod trunks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,8 @@ pub use facts::{
     BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, Facts, InterfaceFacts, LinkFacts,
     ManagerFacts, PortFacts, SwitchFacts, UpDown,
 };
+
+pub use trunks::TrunkChanges;
 
 use columns::{Column, When, differ_beyond_times};
 
@@ -41,6 +44,10 @@ pub struct Writeback {
     not_before_ms: u64,
     acknowledged: Option<i64>,
     missing: BTreeSet<String>,
+    /// To write.
+    trunks: TrunkChanges,
+    /// Changes in the transaction in flight.
+    trunks_in_flight: TrunkChanges,
 }
 
 impl Writeback {
@@ -57,6 +64,8 @@ impl Writeback {
             not_before_ms: 0,
             acknowledged: None,
             missing: BTreeSet::new(),
+            trunks: TrunkChanges::new(),
+            trunks_in_flight: TrunkChanges::new(),
         }
     }
 
@@ -77,6 +86,11 @@ impl Writeback {
     /// Tables (`T`) and columns (`T.C`) that the server lacks ([`ovsdb::client::Client::missing`]): they are not written.
     pub fn set_missing(&mut self, missing: &[String]) {
         self.missing = missing.iter().cloned().collect();
+    }
+
+    /// Requests changes of `Port.trunks`. A later change of the same VLAN replaces an earlier one.
+    pub fn change_trunks(&mut self, changes: TrunkChanges) {
+        self.trunks.extend(changes);
     }
 
     /// Records that the configuration of this number is applied: it becomes `cur_cfg`.
@@ -113,6 +127,8 @@ impl Writeback {
         changed |= writing.rows("Interface", &facts.interfaces, columns::of_interface);
         changed |= writing.rows("Bridge", &facts.bridges, columns::of_bridge);
         changed |= writing.rows("Port", &facts.ports, columns::of_port);
+        let trunks = std::mem::take(&mut self.trunks);
+        changed |= writing.trunks(&trunks);
         changed |= writing.rows("Mirror", &facts.mirrors, columns::of_mirror);
         changed |= writing.rows("Controller", &facts.controllers, columns::of_controller);
         changed |= writing.rows("Manager", &facts.managers, columns::of_manager);
@@ -124,6 +140,7 @@ impl Writeback {
             return None;
         }
         self.in_flight = true;
+        self.trunks_in_flight = trunks;
         self.stats_in_flight = with_statistics;
         Some(txn)
     }
@@ -131,6 +148,10 @@ impl Writeback {
     /// Reports the outcome of the transaction in flight.
     pub fn outcome(&mut self, outcome: &TxnOutcome, now_ms: u64) {
         self.in_flight = false;
+        let trunks = std::mem::take(&mut self.trunks_in_flight);
+        if !matches!(outcome, TxnOutcome::Success { .. }) {
+            self.try_again(trunks);
+        }
         match outcome {
             TxnOutcome::Success { .. } => {
                 self.failures = 0;
@@ -150,7 +171,16 @@ impl Writeback {
     /// Reports that the transaction of [`Writeback::next`] could not be sent: it is rebuilt after a pause.
     pub fn not_sent(&mut self, now_ms: u64) {
         self.in_flight = false;
+        let trunks = std::mem::take(&mut self.trunks_in_flight);
+        self.try_again(trunks);
         self.pause(now_ms);
+    }
+
+    /// Keeps changes of trunks that were not written, unless later ones replace them.
+    fn try_again(&mut self, trunks: TrunkChanges) {
+        for (key, is_added) in trunks {
+            self.trunks.entry(key).or_insert(is_added);
+        }
     }
 
     fn pause(&mut self, now_ms: u64) {

@@ -119,6 +119,52 @@ fn the_active_member_is_written_once_it_is_known() {
     assert_eq!(world.shown("Port", "p1", "bond_active_slave"), "\"00:00:00:00:00:02\"");
 }
 
+/// Requested VLANs, before and after: `trunks` and `vlan_mode`. Answers are those of OVS 3.5.
+#[test]
+fn auto_attach_changes_trunks_once() {
+    let rows: &[(&[i64], &str, (u16, bool), &[i64], &str)] = &[
+        (&[], "", (10, true), &[10], "trunk"),
+        (&[], "native-untagged", (10, true), &[10], "trunk"),
+        (&[10], "", (10, true), &[10], ""),
+        (&[1, 2], "native-tagged", (10, true), &[1, 2, 10], "native-tagged"),
+        (&[1, 10], "access", (10, false), &[1], "access"),
+        (&[10], "trunk", (10, false), &[], "access"),
+        (&[5], "trunk", (10, false), &[5], "trunk"),
+    ];
+    for (trunks, mode, (vlan, is_added), expected, expected_mode) in rows {
+        let mut world = World::new();
+        let value = |mode: &str| if mode.is_empty() { Datum::empty_set() } else { Datum::from(mode) };
+        world.bed.set("Port", "p1", "trunks", Datum::set(trunks.iter().copied()));
+        world.bed.set("Port", "p1", "vlan_mode", value(mode));
+        let change =
+            || TrunkChanges::from([(("p1".to_string(), *vlan), *is_added), (("p9".to_string(), 1), true)]);
+        world.writeback.change_trunks(change());
+        world.write(0);
+        assert_eq!(
+            world.bed.datum("Port", "p1", "trunks"),
+            Datum::set(expected.iter().copied()),
+            "{trunks:?}"
+        );
+        assert_eq!(world.bed.datum("Port", "p1", "vlan_mode"), value(expected_mode), "{trunks:?}");
+        world.bed.set("Port", "p1", "trunks", Datum::set([3]));
+        assert_eq!(world.write(1), 0, "a later edit stays");
+    }
+}
+
+/// A transaction that fails keeps its changes, unless a later one replaces them.
+#[test]
+fn changes_of_trunks_survive_a_failure() {
+    let mut world = World::new();
+    let change = |vlan, is_added| TrunkChanges::from([(("p1".to_string(), vlan), is_added)]);
+    world.writeback.change_trunks(change(10, true));
+    world.writeback.change_trunks(change(11, true));
+    assert!(world.writeback.next(world.bed.replica(), &world.facts, 0).is_some());
+    world.writeback.change_trunks(change(10, false));
+    world.writeback.outcome(&TxnOutcome::TryAgain, 0);
+    assert!(world.write(FIRST_PAUSE_MS) > 0);
+    assert_eq!(world.shown("Port", "p1", "trunks"), "11");
+}
+
 /// Another switch may have filled columns that this one never fills.
 #[test]
 fn columns_that_nothing_fills_are_cleared() {

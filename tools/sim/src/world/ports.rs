@@ -87,7 +87,7 @@ pub(crate) fn fuzz_ports(count: u32) -> PortTable {
     table
 }
 
-fn add_port(
+pub(crate) fn add_port(
     table: &mut PortTable,
     of_port: OfPort,
     dp_port: Option<DpPort>,

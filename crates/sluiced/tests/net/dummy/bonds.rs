@@ -182,3 +182,39 @@ fn neighbours_learn_addresses_at_another_member() {
     };
     wait_for(LIMIT, "the announcements", || sent().contains(plain) && sent().contains(tagged)).unwrap();
 }
+
+/// The interface of `bond_fake_iface` is an internal port outside the bond. Unlike in OVS it also appears when the column
+/// is set later.
+#[test]
+fn a_bond_has_an_interface_of_its_own() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = lab();
+    vsctl(&lab.daemon, "set Port bond0 bond_fake_iface=true");
+    let number = |name: &str| {
+        let shown = lab.appctl("dpif/show");
+        let line =
+            shown.lines().find_map(|line| line.trim().strip_prefix(&format!("{name} "))).map(str::to_string);
+        line.and_then(|line| Some(line.split_once('/')?.0.to_string()))
+    };
+    wait_for(LIMIT, "the interface", || number("bond0").is_some()).unwrap();
+    let bond = number("bond0").unwrap_or_default();
+    let flow = |port: &str| {
+        format!("ofproto/trace br0 in_port={port},dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:05")
+    };
+    let text = lab.appctl(&flow("bond0"));
+    let dropped =
+        format!(">>>> received packet on unknown port {bond} <<<<\n     >> no input bundle, dropping\n");
+    assert!(text.contains(&dropped), "{text}");
+    let flooded = |text: &str| {
+        let actions =
+            text.lines().find_map(|line| line.strip_prefix("Datapath actions: ")).unwrap_or_default();
+        actions.split(',').count()
+    };
+    assert_eq!(flooded(&lab.appctl(&flow("p9"))), 2, "the bridge's own port and one member");
+    lab.ofctl(&["add-flow", "br0", "in_port=p9,actions=bond0"]);
+    assert_eq!(flooded(&lab.appctl(&flow("p9"))), 1);
+    assert!(!lab.appctl(&flow("p9")).contains("drop"));
+    vsctl(&lab.daemon, "set Port bond0 bond_fake_iface=false");
+    wait_for(LIMIT, "its end", || number("bond0").is_none()).unwrap();
+}

@@ -70,6 +70,7 @@ fn interface(name: String, wish: &Wish) -> InterfaceConfig {
     };
     InterfaceConfig {
         row: None,
+        is_of_bond: false,
         name,
         type_name: wish.type_name.into(),
         options,
@@ -101,6 +102,7 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         fake_bridge: false,
         mac: None,
         bond: Default::default(),
+        bond_interface: None,
         interfaces: vec![interface],
     }
 }
