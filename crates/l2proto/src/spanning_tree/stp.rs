@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Time in which a port sends one configuration message.
 const HOLD_MS: u64 = 1000;
+/// Rounds of a tick: a timer that is over may make another one so, for instance by the shorter timers of a new root.
+const ROUNDS_MAX: usize = 4;
 
 /// State of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -415,8 +417,8 @@ impl Bridge {
             // A root of a foreign maker may send any values: none may stop a timer.
             self.timers = Timers {
                 hello_ms: milliseconds(hello).max(HOLD_MS),
-                max_age_ms: milliseconds(max_age),
-                forward_delay_ms: milliseconds(forward_delay),
+                max_age_ms: milliseconds(max_age).max(HOLD_MS),
+                forward_delay_ms: milliseconds(forward_delay).max(HOLD_MS),
             };
             self.change = message.has(flag::CHANGE);
             if self.change {
@@ -432,6 +434,15 @@ impl Bridge {
 
     /// Does what is due.
     pub fn tick(&mut self, now_ms: u64) {
+        for _ in 0..ROUNDS_MAX {
+            self.expire(now_ms);
+            if self.next_wakeup().is_none_or(|at_ms| at_ms > now_ms) {
+                return;
+            }
+        }
+    }
+
+    fn expire(&mut self, now_ms: u64) {
         let Timers { hello_ms, max_age_ms, forward_delay_ms } = self.timers;
         if expires(&mut self.hello, hello_ms, now_ms) {
             self.send_all(now_ms);
