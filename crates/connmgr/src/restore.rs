@@ -110,7 +110,12 @@ impl Shared {
 }
 
 /// Adds groups. One may refer to others that come later, so that refused ones are tried again while others succeed.
-fn restore_groups(groups: &[Group], ctx: &BridgeCtx<'_>, cx: &ModContext<'_>, refused: &mut Vec<RefusedPart>) {
+fn restore_groups(
+    groups: &[Group],
+    ctx: &BridgeCtx<'_>,
+    cx: &ModContext<'_>,
+    refused: &mut Vec<RefusedPart>,
+) {
     let mut left: Vec<&Group> = groups.iter().collect();
     loop {
         let mut again = Vec::new();

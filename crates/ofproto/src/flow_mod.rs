@@ -283,12 +283,7 @@ fn check_mappings(tables: &Tables, fm: &FlowMod) -> Result<(), ErrorKind> {
 }
 
 /// Adds the rule, with its `past` in an earlier process, if any.
-fn add(
-    tables: &mut Tables,
-    fm: &FlowMod,
-    cx: &ModContext<'_>,
-    past: Option<Past>,
-) -> Result<(), ErrorKind> {
+fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, past: Option<Past>) -> Result<(), ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     check_references(&fm.actions, tables, cx.has_meter)?;
     check_mappings(tables, fm)?;

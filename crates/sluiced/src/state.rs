@@ -72,7 +72,8 @@ impl State {
     /// Reads the state that the last process left in `run_dir`.
     pub(crate) fn open(run_dir: &Path, name: &str) -> State {
         let files = Files::of(run_dir, name);
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string();
+        let boot =
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string();
         let saved = match read(&files, &boot) {
             Ok(saved) => saved,
             Err(e) => {

@@ -77,7 +77,11 @@ pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
 /// # Errors
 /// It does not exist, is a link or no regular file, or belongs to another user.
 pub fn open_own(path: &Path) -> io::Result<File> {
-    let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?);
+    let file = File::from(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    )?);
     let about = file.metadata()?;
     let owner = about.uid();
     if !about.is_file() || owner != 0 && owner != rustix::process::geteuid().as_raw() {

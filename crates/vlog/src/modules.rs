@@ -21,7 +21,7 @@ pub(crate) const MODULES: &[&str] = &[
     "ofproto_xlate_cache", "ovs_lldp", "ovs_numa", "ovs_rcu", "ovs_replay", "ovs_router", "ovs_thread",
     "ovsdb_cs", "ovsdb_error", "ovsdb_file", "ovsdb_idl", "ox_stat", "pcap", "pmd_perf", "poll_loop",
     "process", "rconn", "reconnect", "route_table", "rstp", "rstp_sm", "sflow", "sha1", "signals",
-    "socket_util", "socket_util_unix", "stp", "stream", "stream_fd", "stream_nossl", "stream_replay",
+    "socket_util", "socket_util_unix", "state", "stp", "stream", "stream_fd", "stream_nossl", "stream_replay",
     "stream_ssl", "stream_tcp", "stream_unix", "svec", "system_stats", "tc", "timeval", "transaction", "tunnel", "unixctl",
     "userspace_tso", "util", "uuid", "vconn", "vconn_stream", "vlog", "vswitch", "vswitchd",
 ];

@@ -6,6 +6,7 @@
 //! A bond that sends nothing has nothing to lose: link events serve it.
 
 use super::Running;
+use dpif::PortStats;
 use netdev::link::CarrierReader;
 use std::collections::HashMap;
 use std::io;
@@ -102,6 +103,9 @@ impl Running {
     fn output_packets(&self) -> u64 {
         let ports = self.members.iter().filter_map(|member| member.dp_port);
         let stats = ports.filter_map(|port| self.datapath.port_stats(port).ok());
-        stats.map(|stats| stats.tx_packets + stats.tx_dropped + stats.tx_errors).sum()
+        // Devices of the kernel may not know some.
+        let known = |count: u64| if count == u64::MAX { 0 } else { count };
+        let output = |s: PortStats| known(s.tx_packets) + known(s.tx_dropped) + known(s.tx_errors);
+        stats.map(output).sum()
     }
 }

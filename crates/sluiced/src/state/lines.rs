@@ -111,12 +111,8 @@ pub(super) fn group(out: &mut String, group: &Group) {
 
 /// A meter.
 pub(super) fn meter(out: &mut String, meter: &Meter) {
-    let words = [
-        (flags::KBPS, "kbps"),
-        (flags::PKTPS, "pktps"),
-        (flags::BURST, "burst"),
-        (flags::STATS, "stats"),
-    ];
+    let words =
+        [(flags::KBPS, "kbps"), (flags::PKTPS, "pktps"), (flags::BURST, "burst"), (flags::STATS, "stats")];
     let mut text = match meter.id {
         CONTROLLER => "meter=controller".to_string(),
         SLOW_PATH => "meter=slowpath".to_string(),

@@ -11,7 +11,8 @@ const HEAD: &str = "sluice-state\t1\tboot\n";
 
 #[test]
 fn later_lines_replace_earlier_ones() {
-    let rule = |actions: &str| format!("rule\t0\t7\tip\t1\t2\t3\t4\t5\tcookie=0x9,send_flow_rem\t{actions}\n");
+    let rule =
+        |actions: &str| format!("rule\t0\t7\tip\t1\t2\t3\t4\t5\tcookie=0x9,send_flow_rem\t{actions}\n");
     let text = format!(
         "{HEAD}bridge\tbr0\n{}group\t1\tgroup_id=1,type=all,bucket=bucket_id:0,actions=output:1\nwhole\nbridge\tbr0\n{}-group\t1\n\
          meter\t2\tmeter=2,kbps,bands=type=drop,rate=5\nbridge\tbr1\n{}-table\t0\nnew-kind\tx\n",
@@ -25,13 +26,17 @@ fn later_lines_replace_earlier_ones() {
     assert_eq!((state.rules.len(), state.groups.len(), state.meters.len()), (1, 0, 1));
     let rule = &state.rules[0];
     assert_eq!(ofp_actions::text::format_actions(&rule.added.actions, &TlvTable::EMPTY), "NORMAL");
-    assert_eq!((rule.added.priority, rule.added.new_cookie, rule.past.packets, rule.past.bytes), (7, 9, 4, 5));
+    assert_eq!(
+        (rule.added.priority, rule.added.new_cookie, rule.past.packets, rule.past.bytes),
+        (7, 9, 4, 5)
+    );
     assert!(found["br1"].parse().0.rules.is_empty());
 }
 
 #[test]
 fn a_line_cut_short_is_left_out() {
-    let whole = format!("{HEAD}bridge\tbr0\nwhole\nbridge\tbr0\nmeter\t1\tmeter=1,kbps,bands=type=drop,rate=5\n");
+    let whole =
+        format!("{HEAD}bridge\tbr0\nwhole\nbridge\tbr0\nmeter\t1\tmeter=1,kbps,bands=type=drop,rate=5\n");
     for cut in whole.len() - 20..whole.len() {
         assert!(bridges(&whole[..cut]).unwrap().get("br0").is_none_or(|b| b.parse().0.meters.is_empty()));
     }
@@ -73,9 +78,13 @@ fn meters_come_back_as_they_were() {
     let meter = |id, flags, burst_size| Meter {
         id,
         flags,
-        bands: vec![Band { ty: BandType::Drop, rate: 9, burst_size }, Band { ty: BandType::Drop, rate: 4, burst_size }],
+        bands: vec![
+            Band { ty: BandType::Drop, rate: 9, burst_size },
+            Band { ty: BandType::Drop, rate: 4, burst_size },
+        ],
     };
-    for meter in [meter(3, flags::PKTPS | flags::STATS, 0), meter(CONTROLLER, flags::KBPS | flags::BURST, 7)] {
+    for meter in [meter(3, flags::PKTPS | flags::STATS, 0), meter(CONTROLLER, flags::KBPS | flags::BURST, 7)]
+    {
         let mut text = format!("{HEAD}bridge\tbr0\n");
         lines::meter(&mut text, &meter);
         text += "whole\n";

@@ -27,8 +27,7 @@ impl Switch {
         let (state, faults) = saved.parse();
         let until_admitted = global.restore == Restore::Auto;
         let now_ms = sys::clock::monotonic_ms();
-        let refused =
-            self.openflow.restore(id, &state, (fail_mode, has_controllers), until_admitted, now_ms);
+        let refused = self.openflow.restore(id, &state, (fail_mode, has_controllers), until_admitted, now_ms);
         let left_out = faults.len() + refused.len();
         let (rules, groups, meters) = (state.rules.len(), state.groups.len(), state.meters.len());
         log::info!(target: "state", "{name}: restored {rules} rules, {groups} groups and {meters} meters of the last process, less {left_out} that are left out");

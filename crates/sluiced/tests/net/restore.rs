@@ -61,7 +61,10 @@ fn fill(daemon: &Daemon) {
     let file = daemon.rundir().join("rules");
     std::fs::write(&file, RULES).unwrap();
     ofctl(daemon, &["add-tlv-map", "br0", "{class=0xffff,type=1,len=4}->tun_metadata1"]);
-    for meter in ["meter=1,kbps,burst,stats,bands=type=drop,rate=100,burst_size=50", "meter=2,pktps,bands=type=drop,rate=7"] {
+    for meter in [
+        "meter=1,kbps,burst,stats,bands=type=drop,rate=100,burst_size=50",
+        "meter=2,pktps,bands=type=drop,rate=7",
+    ] {
         ofctl(daemon, &["-O", "OpenFlow15", "add-meter", "br0", meter]);
     }
     for group in [
@@ -114,7 +117,8 @@ fn all_state_comes_back_after_a_kill_and_after_an_exit() {
     wait_log(&daemon, "br0: restored 12 rules, 2 groups and 2 meters of the last process, less 0");
     // Counters of packets come with the whole state, at an exit.
     ofctl(&daemon, &["packet-out", "br0", packet]);
-    let counted = |daemon: &Daemon| ofctl(daemon, &["dump-flows", "br0", "arp"]).contains("n_packets=1, n_bytes=14,");
+    let counted =
+        |daemon: &Daemon| ofctl(daemon, &["dump-flows", "br0", "arp"]).contains("n_packets=1, n_bytes=14,");
     wait_for(LIMIT, "a counted packet", || counted(&daemon)).unwrap();
     appctl(&daemon, "exit");
     daemon.wait(LIMIT).unwrap();
