@@ -34,7 +34,9 @@ pub(super) fn count_before(latest: &mut Latest<'_>, k: &mut Ukey, now: Option<&F
     if let Some(now) = now {
         push(latest, k, now);
     }
-    k.before = None;
+    if let Some(before) = k.before.take() {
+        before.end_flow(Some(&k.cache));
+    }
 }
 
 /// The flow is gone: credits its last packets, and forgets it.
@@ -47,5 +49,9 @@ pub(super) fn deleted(latest: &mut Latest<'_>, pmd: PmdId, ufid: Ufid, last: Opt
         // No translation follows to give the rules of the ended connections.
         k.cache.replay_timeouts(last, &mut backer.effect_host());
     }
+    if let Some(before) = &k.before {
+        before.end_flow(None);
+    }
+    k.cache.end_flow(None);
     backer.ukeys.defer_release(&k.recircs);
 }

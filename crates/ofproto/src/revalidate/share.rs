@@ -174,8 +174,9 @@ pub(super) fn recheck_uncounted(
             k.cache = old;
             return carry_out(ufid, verdict, k).into_iter().collect();
         }
-        if k.before.is_none() {
-            k.before = Some(Box::new(old));
+        match &k.before {
+            None => k.before = Some(Box::new(old)),
+            Some(_) => old.end_flow(Some(&k.cache)),
         }
         [Some(count_first(ufid)), carry_out(ufid, verdict, k)].into_iter().flatten().collect()
     };
@@ -253,6 +254,7 @@ impl Fresh {
         let actions = t.actions_to_put();
         let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
         backer.ukeys.defer_release(&old_recircs);
+        k.cache.end_flow(Some(&t.cache));
         k.cache = t.cache;
         k.lookups = t.lookups;
         k.epoch = self.epoch;

@@ -14,6 +14,7 @@ mod logs;
 mod mcast;
 mod mirrors;
 mod mtus;
+mod netflow;
 mod newer;
 mod nsh;
 mod offload;
