@@ -5,6 +5,7 @@ mod commands;
 mod commands35;
 mod counters;
 mod database;
+mod decoders;
 mod drops;
 mod exports;
 mod lacp;
