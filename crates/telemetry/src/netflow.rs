@@ -110,8 +110,14 @@ pub struct Exporter {
     started_ms: u64,
     next_search_ms: u64,
     flows: HashMap<Key, Entry>,
-    waiting: VecDeque<Record>,
+    waiting: Waiting,
     sequence: u32,
+}
+
+/// Records that wait for [`Exporter::run`].
+#[derive(Debug, Default)]
+struct Waiting {
+    records: VecDeque<Record>,
     lost: u64,
 }
 
@@ -123,9 +129,8 @@ impl Exporter {
             started_ms: now_ms,
             next_search_ms: now_ms,
             flows: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             sequence: 0,
-            lost: 0,
         }
     }
 
@@ -141,7 +146,7 @@ impl Exporter {
 
     /// Records lost so far: too many waited.
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.waiting.lost
     }
 
     /// Counts packets of a flow, whose output is a port or one of [`output`].
@@ -156,36 +161,34 @@ impl Exporter {
             if has_room {
                 self.flows.insert(*key, entry);
             } else {
-                self.record(key, &entry);
+                self.waiting.add(key, &entry);
             }
             return;
         };
         if entry.output != output {
+            self.waiting.add(key, entry);
             let used_ms = seen.used_ms.max(entry.seen.used_ms);
             let fresh = Seen { used_ms, ..Seen::default() };
-            let new = Entry { output, seen: fresh, created_ms: used_ms, since_ms: used_ms };
-            let old = std::mem::replace(entry, new);
-            self.record(key, &old);
+            *entry = Entry { output, seen: fresh, created_ms: used_ms, since_ms: used_ms };
         }
-        if let Some(Entry { seen: all, .. }) = self.flows.get_mut(key) {
-            all.packets += seen.packets;
-            all.bytes = all.bytes.saturating_add(seen.bytes);
-            all.tcp_flags |= seen.tcp_flags;
-            all.used_ms = all.used_ms.max(seen.used_ms);
-        }
+        let all = &mut entry.seen;
+        all.packets = all.packets.saturating_add(seen.packets);
+        all.bytes = all.bytes.saturating_add(seen.bytes);
+        all.tcp_flags |= seen.tcp_flags;
+        all.used_ms = all.used_ms.max(seen.used_ms);
     }
 
     /// A flow ends: makes its record.
     pub fn end_flow(&mut self, key: &Key) {
         if let Some(entry) = self.flows.remove(key) {
-            self.record(key, &entry);
+            self.waiting.add(key, &entry);
         }
     }
 
     /// Ends all flows.
     pub fn end(&mut self) {
         for (key, entry) in std::mem::take(&mut self.flows) {
-            self.record(&key, &entry);
+            self.waiting.add(&key, &entry);
         }
     }
 
@@ -195,65 +198,33 @@ impl Exporter {
             self.next_search_ms = now_ms + SEARCH_EVERY_MS;
             self.search(now_ms);
         }
-        while !self.waiting.is_empty() {
-            let count = self.waiting.len().min(RECORDS_MAX);
+        while !self.waiting.records.is_empty() {
+            let count = self.waiting.records.len().min(RECORDS_MAX);
             let mut out = self.header(count as u16, now_ms, wall_ms);
-            for record in self.waiting.drain(..count) {
+            for record in self.waiting.records.drain(..count) {
                 record.put(&mut out, &self.settings, self.started_ms);
             }
             self.sequence = self.sequence.wrapping_add(count as u32);
             send.push(out.0);
         }
-        if self.waiting.capacity() > RECORDS_MAX {
-            self.waiting.shrink_to(RECORDS_MAX);
+        if self.waiting.records.capacity() > RECORDS_MAX {
+            self.waiting.records.shrink_to(RECORDS_MAX);
         }
     }
 
     /// Makes records of flows that are due, and forgets those without packets for as long.
     fn search(&mut self, now_ms: u64) {
         let Some(timeout_ms) = self.settings.active_timeout_ms else { return };
-        let mut flows = std::mem::take(&mut self.flows);
-        flows.retain(|key, entry| {
+        self.flows.retain(|key, entry| {
             if now_ms <= entry.since_ms.saturating_add(timeout_ms) {
                 return true;
             }
             let is_idle = entry.seen.packets == 0;
-            self.record(key, entry);
+            self.waiting.add(key, entry);
             entry.seen = Seen { used_ms: entry.seen.used_ms, ..Seen::default() };
             entry.since_ms += (now_ms - entry.since_ms - 1) / timeout_ms.max(1) * timeout_ms.max(1);
             !is_idle
         });
-        self.flows = flows;
-    }
-
-    /// Makes the record of a flow, or several for counters beyond 32 bits; none without packets.
-    fn record(&mut self, key: &Key, entry: &Entry) {
-        let Entry { output, seen: Seen { packets, bytes, tcp_flags, used_ms }, created_ms, .. } = *entry;
-        if packets == 0 {
-            return;
-        }
-        let limit = u64::from(u32::MAX);
-        let parts = packets.div_ceil(limit).max(bytes.div_ceil(limit)).min(PARTS_MAX);
-        let part = |all: u64, n: u64| {
-            let up_to = |n: u64| u128::from(all) * u128::from(n) / u128::from(parts);
-            u32::try_from(up_to(n + 1) - up_to(n)).unwrap_or(u32::MAX)
-        };
-        for n in 0..parts {
-            if self.waiting.len() >= WAITING_MAX {
-                self.lost += 1;
-                continue;
-            }
-            let (packets, bytes) = (part(packets, n), part(bytes, n));
-            self.waiting.push_back(Record {
-                key: *key,
-                output,
-                packets,
-                bytes,
-                tcp_flags,
-                created_ms,
-                used_ms,
-            });
-        }
     }
 
     fn header(&self, count: u16, now_ms: u64, wall_ms: u64) -> Bytes {
@@ -269,6 +240,38 @@ impl Exporter {
         // Sampling interval: all packets count.
         out.u16(0);
         out
+    }
+}
+
+impl Waiting {
+    /// Makes the record of a flow, or several for counters beyond 32 bits; none without packets.
+    fn add(&mut self, key: &Key, entry: &Entry) {
+        let Entry { output, seen: Seen { packets, bytes, tcp_flags, used_ms }, created_ms, .. } = *entry;
+        if packets == 0 {
+            return;
+        }
+        let limit = u64::from(u32::MAX);
+        let parts = packets.div_ceil(limit).max(bytes.div_ceil(limit)).min(PARTS_MAX);
+        let part = |all: u64, n: u64| {
+            let up_to = |n: u64| u128::from(all) * u128::from(n) / u128::from(parts);
+            u32::try_from(up_to(n + 1) - up_to(n)).unwrap_or(u32::MAX)
+        };
+        for n in 0..parts {
+            if self.records.len() >= WAITING_MAX {
+                self.lost += 1;
+                continue;
+            }
+            let (packets, bytes) = (part(packets, n), part(bytes, n));
+            self.records.push_back(Record {
+                key: *key,
+                output,
+                packets,
+                bytes,
+                tcp_flags,
+                created_ms,
+                used_ms,
+            });
+        }
     }
 }
 
