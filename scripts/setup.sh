@@ -83,6 +83,8 @@ disable_services() {
             ovn-ovsdb-server-sb.service || true ;;
         ovn-host) systemctl disable --quiet ovn-host.service ovn-controller.service || true ;;
         lldpd) systemctl disable --quiet lldpd.service || true ;;
+        nfdump) systemctl disable --quiet nfdump.service || true ;;
+        pmacct) systemctl disable --quiet pmacctd.service nfacctd.service sfacctd.service uacctd.service || true ;;
         iperf3) systemctl disable --quiet iperf3.service || true ;;
         # A dependency of the daemon with DPDK; its service binds devices to user space drivers.
         openvswitch-switch-dpdk) systemctl disable --quiet dpdk.service || true ;;
@@ -126,7 +128,7 @@ bench)
 check | check-long)
     packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller strace openssl libteam-utils
-        curl lldpd python3-pyftpdlib)
+        curl lldpd python3-pyftpdlib nfdump nfdump-sflow)
     if [ "$(uname -m)" = x86_64 ]; then
         # The virtual machine of the stage `guest` (17 MB; it downloads its kernel itself, 71 MB). Without
         # them the stage is skipped.
@@ -136,7 +138,7 @@ check | check-long)
     optional+=(ovn-central ovn-host mold)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a separate Python environment.
-        packages+=(g++ python3-venv isc-dhcp-client prometheus chromium)
+        packages+=(g++ python3-venv isc-dhcp-client prometheus chromium tshark pmacct)
     fi
     ;;
 *)

@@ -173,6 +173,7 @@ impl SentPacket<'_> {
         let bytes = self.data.len() as u64;
         let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.flags_of_tcp() };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
+        t.cache.end_flow(None);
         let claimed = links::deliver(&t.claimed, self.data);
         let execute = Execute {
             packet: Packet::from_slice(self.data),

@@ -4,35 +4,11 @@
 //! cause and second are copied, so a flood neither costs more than that nor hides a rare cause. The driver takes the
 //! samples after each burst.
 
-use dpif::{DropCause, DropReason, XlateDrop};
+use dpif::{DropCause, DropReason, DropSampling, DroppedPacket, XlateDrop};
 use flow::{DpPort, FlowKey};
 
 /// Samples that wait for the driver, at most.
 const WAITING_MAX: usize = 256;
-
-/// The samples that a listener wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DropSampling {
-    /// First bytes of each packet.
-    pub packet_bytes: usize,
-    /// Packets of each cause in a second.
-    pub per_second: u32,
-}
-
-/// A dropped packet.
-#[derive(Clone, Debug)]
-pub struct DropSample {
-    /// Why.
-    pub cause: DropCause,
-    /// The port that it came from or, of a failed transmission, the one that it was for.
-    pub port: DpPort,
-    /// Its length in bytes.
-    pub bytes: usize,
-    /// Its first bytes.
-    pub packet: Vec<u8>,
-    /// Its key, where the actions of a flow dropped it.
-    pub key: Option<Box<FlowKey>>,
-}
 
 /// How many samples of each cause are left in this second.
 #[derive(Clone, Debug)]
@@ -85,7 +61,7 @@ impl DropBudget {
 pub(crate) struct Sampler {
     how: DropSampling,
     budget: DropBudget,
-    waiting: Vec<DropSample>,
+    waiting: Vec<DroppedPacket>,
 }
 
 impl Sampler {
@@ -98,7 +74,7 @@ impl Sampler {
     }
 
     /// The samples since the last call, and the number of drops without one.
-    pub(crate) fn take(&mut self, now_us: u64) -> (Vec<DropSample>, u64) {
+    pub(crate) fn take(&mut self, now_us: u64) -> (Vec<DroppedPacket>, u64) {
         self.budget.refill(now_us);
         (std::mem::take(&mut self.waiting), self.budget.take_unsampled())
     }
@@ -109,7 +85,7 @@ impl Sampler {
             return self.budget.pass_over(1);
         }
         if self.budget.take(cause) {
-            self.waiting.push(DropSample {
+            self.waiting.push(DroppedPacket {
                 cause,
                 port,
                 bytes: packet.len(),

@@ -40,7 +40,7 @@ pub use actions::{
     ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, EmulatedPart, RECIRC_DEPTH_MAX, emulate, re_extract,
     rewrite,
 };
-pub use drops::{DropBudget, DropSample, DropSampling};
+pub use drops::DropBudget;
 pub use handover::{FlowWalk, Leaving};
 pub use ledger::Ledger;
 pub use meter::{METER_BANDS_MAX, METERS_MAX};

@@ -7,7 +7,7 @@ use crate::actions::{Executor, Work};
 use crate::bonds::CoreBonds;
 use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
-use crate::drops::{DropSample, DropSampling, Sampler};
+use crate::drops::Sampler;
 use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::marks::Marks;
@@ -17,7 +17,7 @@ use crate::ports::{PmdIo, Ports};
 use crate::repeats::Repeats;
 use crate::shared::DpShared;
 use crate::tuning::PmdTuning;
-use dpif::{DpifError, DropReason, Drops, PmdId, PmdStats, PortStats};
+use dpif::{DpifError, DropReason, DropSampling, DroppedPacket, Drops, PmdId, PmdStats, PortStats};
 use flow::DpPort;
 use packet::PacketPool;
 use std::sync::Arc;
@@ -226,7 +226,7 @@ impl Pmd {
     }
 
     /// Takes the samples since the last call, and the number of drops that have none.
-    pub fn take_drops(&mut self, now_us: u64) -> (Vec<DropSample>, u64) {
+    pub fn take_drops(&mut self, now_us: u64) -> (Vec<DroppedPacket>, u64) {
         self.exec.ports.sampler.as_mut().map(|sampler| sampler.take(now_us)).unwrap_or_default()
     }
 

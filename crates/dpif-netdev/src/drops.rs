@@ -1,11 +1,10 @@
 //! Samples of dropped packets, from a core and from failed transmissions, to the event socket.
 
-use datapath::{DropBudget, DropSample, DropSampling, Pmd};
-use dpif::{DropCause, DropReason};
+use datapath::{DropBudget, Pmd};
+use dpif::{DropCause, DropReason, DropSampling, DroppedPacket};
 use flow::DpPort;
 use netdev::TxDrop;
 use packet::{Packet, PacketBatch};
-use probes::DroppedPacket;
 
 /// Passes the samples of a core to the listener, and samples for it from now on. Without a listener: a load and a branch.
 #[inline]
@@ -17,24 +16,16 @@ pub(crate) fn report(core: &mut Pmd) {
 }
 
 #[cold]
-fn pass_on(core: &mut Pmd, wanted: Option<(usize, u32)>) {
+fn pass_on(core: &mut Pmd, wanted: Option<DropSampling>) {
     let (samples, unsampled) = core.take_drops(sys::clock::machine_us());
     if !samples.is_empty() || unsampled > 0 {
-        let of_sample = |DropSample { cause, port, bytes, packet, key }| DroppedPacket {
-            cause,
-            port,
-            bytes,
-            packet,
-            key,
-        };
-        probes::dropped(samples.into_iter().map(of_sample), unsampled);
+        probes::dropped(samples, unsampled);
     }
-    core.sample_drops(wanted.map(|(packet_bytes, per_second)| DropSampling { packet_bytes, per_second }));
+    core.sample_drops(wanted);
 }
 
 /// The packets of a transmission that may be dropped: the longest and the last one.
 pub(crate) struct Candidates {
-    packet_bytes: usize,
     longest: (usize, Vec<u8>),
     last: (usize, Vec<u8>),
     packets: usize,
@@ -44,11 +35,11 @@ impl Candidates {
     /// The candidates of a batch, if somebody listens.
     #[inline]
     pub(crate) fn of(batch: &PacketBatch) -> Option<Candidates> {
-        let (packet_bytes, _) = probes::drops_wanted()?;
+        let DropSampling { packet_bytes, .. } = probes::drops_wanted()?;
         let longest = batch.packets().iter().max_by_key(|p| p.len())?;
         let last = batch.packets().last()?;
         let first = |p: &Packet| (p.len(), p.data()[..p.len().min(packet_bytes)].to_vec());
-        Some(Candidates { packet_bytes, longest: first(longest), last: first(last), packets: batch.len() })
+        Some(Candidates { longest: first(longest), last: first(last), packets: batch.len() })
     }
 
     /// Reports that `packets` of the batch could not be sent. A sample is one that is known to be among them.
@@ -61,7 +52,7 @@ impl Candidates {
         packets: u64,
         budget: &mut Option<DropBudget>,
     ) {
-        let Some((_, per_second)) = probes::drops_wanted() else { return };
+        let Some(DropSampling { per_second, .. }) = probes::drops_wanted() else { return };
         let budget = budget.get_or_insert_with(|| DropBudget::new(per_second));
         budget.refill(sys::clock::machine_us());
         let found = match why {
@@ -80,7 +71,7 @@ impl Candidates {
             cause,
             port,
             bytes: *bytes,
-            packet: packet[..packet.len().min(self.packet_bytes)].to_vec(),
+            packet: packet.clone(),
             key: None,
         });
         budget.take_unsampled();

@@ -3,6 +3,32 @@
 //! A reason is one row of a registry: variant, display name, counter of `coverage/show`, the name that the kernel's datapath
 //! has for it, a sentence of help. docs/drops.md is written from the rows.
 
+use flow::{DpPort, FlowKey};
+
+/// Samples of dropped packets that a listener wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DropSampling {
+    /// First bytes of each packet.
+    pub packet_bytes: usize,
+    /// Packets of each cause in a second.
+    pub per_second: u32,
+}
+
+/// A dropped packet.
+#[derive(Clone, Debug)]
+pub struct DroppedPacket {
+    /// Why.
+    pub cause: DropCause,
+    /// The port that it came from or, of a failed transmission, the one that it was for.
+    pub port: DpPort,
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// Its first bytes.
+    pub packet: Vec<u8>,
+    /// Its key, where the actions of a flow dropped it.
+    pub key: Option<Box<FlowKey>>,
+}
+
 /// A registry of reasons: the enumeration, in the order of its rows, and what each row says.
 macro_rules! reasons {
     ($(#[$about:meta])* $registry:ident, $counter_type:ty:

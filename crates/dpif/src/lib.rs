@@ -39,7 +39,7 @@ pub use conntrack::{
     ExpectationSink, FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily,
     TcpSide, TcpState, TimeoutAttr, TimeoutId, TimeoutNames, TimeoutPolicies, TimeoutPolicy,
 };
-pub use drops::{DropCause, DropReason, XlateDrop};
+pub use drops::{DropCause, DropReason, DropSampling, DroppedPacket, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 pub use dummy_mode::DummyMode;
 pub use l2proto::is_control_packet;

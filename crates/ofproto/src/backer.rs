@@ -407,6 +407,7 @@ impl Backer {
             forward_bpdu: false,
             mirrors: None,
             sampling: None,
+            netflow: None,
             flood_vlans: None,
             frags: FragHandling::default(),
         };

@@ -18,6 +18,7 @@ use routing::Neighbours;
 use std::net::IpAddr;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
+use telemetry::netflow;
 
 /// A rule made by a `learn` action.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,6 +101,8 @@ pub enum XlateEffect {
         /// Likewise for the hard timeout.
         hard_s: u16,
     },
+    /// A flow of NetFlow.
+    Netflow(Box<NetflowEffect>),
     /// A neighbour is in use.
     Neighbour {
         /// All neighbours.
@@ -131,6 +134,29 @@ pub enum XlateEffect {
         /// Rule.
         learned: Box<LearnedFlow>,
     },
+}
+
+/// Packets of a flow of NetFlow.
+#[derive(Clone, Debug)]
+pub struct NetflowEffect {
+    /// The bridge's exporter.
+    pub exporter: Arc<Mutex<netflow::Exporter>>,
+    /// The flow.
+    pub key: netflow::Key,
+    /// Its output: a port, or one of [`netflow::output`].
+    pub output: u16,
+}
+
+impl NetflowEffect {
+    fn count(&self, seen: &FlowStats) {
+        let FlowStats { packets, bytes, used_ms, tcp_flags } = *seen;
+        let seen = netflow::Seen { packets, bytes, tcp_flags: tcp_flags as u8, used_ms };
+        sync::lock(&self.exporter).count(&self.key, self.output, &seen);
+    }
+
+    fn is_same(&self, other: &NetflowEffect) -> bool {
+        Arc::ptr_eq(&self.exporter, &other.exporter) && self.key == other.key
+    }
 }
 
 /// TCP flags that end a connection: FIN and RST (RFC 9293 §3.1).
@@ -188,6 +214,23 @@ impl XlateCache {
         &self.effects
     }
 
+    fn netflow(&self) -> Option<&NetflowEffect> {
+        let of_flow = |effect: &'_ XlateEffect| matches!(effect, XlateEffect::Netflow(_));
+        match self.effects.iter().rfind(|effect| of_flow(effect)) {
+            Some(XlateEffect::Netflow(flow)) => Some(flow),
+            _ => None,
+        }
+    }
+
+    /// No more packets have these effects, but perhaps those of `next`: ends the flow of NetFlow, unless that one goes on
+    /// with it.
+    pub fn end_flow(&self, next: Option<&XlateCache>) {
+        let Some(flow) = self.netflow() else { return };
+        if !next.and_then(XlateCache::netflow).is_some_and(|next| flow.is_same(next)) {
+            sync::lock(&flow.exporter).end_flow(&flow.key);
+        }
+    }
+
     /// Applies learning and shortened timeouts, without counting.
     pub fn replay_learning(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         let seen = FlowStats { packets: 0, bytes: 0, ..*seen };
@@ -241,6 +284,7 @@ impl XlateCache {
                 XlateEffect::Bond { bond, hash } => bond.state().account(*hash, packets, bytes),
                 XlateEffect::Mirrored(mirror) => mirror.credit(packets, bytes),
                 XlateEffect::Alive(session) => session.count(packets),
+                XlateEffect::Netflow(flow) => flow.count(seen),
                 XlateEffect::Normal { macs, vlan, mac, bundle, holds } => {
                     let mut table = sync::lock(macs);
                     let learned = table.learn(*vlan, *mac, *bundle, used_ms);

@@ -349,6 +349,7 @@ impl Revalidator {
             let mut k = foreign_ukey(&flow, now_ms);
             share::recheck_own(backer, flow.ufid, &mut k, now_ms);
             push(&mut latest, &mut k, &flow.stats);
+            k.cache.end_flow(None);
             backer.ukeys.defer_release(&k.recircs);
         }
     }
@@ -580,6 +581,7 @@ fn forget_lost(backer: &Backer, from: Walk, seq: u64, now_ms: u64) -> Option<Wal
     });
     for k in &lost {
         count(&backer.revisions.lost);
+        k.cache.end_flow(None);
         backer.ukeys.defer_release(&k.recircs);
     }
     next

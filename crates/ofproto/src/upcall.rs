@@ -188,6 +188,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
             }
         }
     } else {
+        t.cache.end_flow(None);
         release_after_use(backer, &t);
     }
     queue.push(execute(backer, view, upcall, actions, is_taken));
@@ -242,6 +243,7 @@ pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) 
             return true;
         }
     } else if let Some(k) = backer.ukeys.remove(ufid, pmd) {
+        k.cache.end_flow(None);
         backer.ukeys.defer_release(&k.recircs);
     }
     false

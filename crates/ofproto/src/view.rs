@@ -14,6 +14,7 @@ use flow::{BadOptions, DpPort, Flow, FlowKey, MacAddr, OfPort, shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
+use telemetry::netflow;
 
 /// Controllers of a bridge that want packets. May return false positives: for ids equal modulo 64, and before the
 /// listeners are set.
@@ -109,6 +110,8 @@ pub struct BridgeView {
     pub mirrors: Option<Arc<Mirrors>>,
     /// Sampling; `None`: there is none.
     pub sampling: Option<Arc<Sampling>>,
+    /// Exporter of NetFlow; `None`: there is none. Shared by all versions of the view.
+    pub netflow: Option<Arc<Mutex<netflow::Exporter>>>,
 }
 
 /// A snapshot of all bridges of one datapath.

@@ -20,8 +20,10 @@ pub use debug::{
 pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 
-use dpif::{DpifError, DpifOp, DropCause, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind};
-use flow::{DpPort, FlowKey};
+use dpif::{
+    DpifError, DpifOp, DropSampling, DroppedPacket, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind,
+};
+use flow::DpPort;
 use ring::Details;
 use upcall_events::{Dropped, Stage, Why};
 
@@ -213,25 +215,10 @@ pub fn port_removed(datapath: &str, number: DpPort) {
     ring::port(number.0, None);
 }
 
-/// Whether a listener wants dropped packets: bytes of each, and packets of each cause and second.
+/// The dropped packets that a listener wants; `None`: none.
 #[inline(always)]
-pub fn drops_wanted() -> Option<(usize, u32)> {
+pub fn drops_wanted() -> Option<DropSampling> {
     ring::drops_wanted()
-}
-
-/// A dropped packet for the listener.
-#[derive(Clone, Debug)]
-pub struct DroppedPacket {
-    /// Why.
-    pub cause: DropCause,
-    /// The port that it came from, or could not be sent to.
-    pub port: DpPort,
-    /// Its length in bytes.
-    pub bytes: usize,
-    /// Its first bytes.
-    pub packet: Vec<u8>,
-    /// Its key, if known.
-    pub key: Option<Box<FlowKey>>,
 }
 
 /// Packets were dropped; `unsampled` more have no sample.

@@ -2,6 +2,7 @@
 //! thread of the event socket ([`super::server`]). Without a connection there are no queues.
 
 use super::About;
+use dpif::DropSampling;
 use flow::{FlowKey, key_attributes};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -96,11 +97,12 @@ pub(super) fn report(stage: Stage, about: About, details: Details<'_>) {
     }
 }
 
-/// Bytes of each dropped packet, and packets of each cause and second that the listener wants; `None`: none.
+/// The dropped packets that the listener wants; `None`: none.
 #[inline(always)]
-pub(super) fn drops_wanted() -> Option<(usize, u32)> {
+pub(super) fn drops_wanted() -> Option<DropSampling> {
     let wanted = DROPS.load(Ordering::Relaxed);
-    (wanted != 0).then_some(((wanted & 0xffff_ffff) as usize, (wanted >> 32) as u32))
+    let (packet_bytes, per_second) = ((wanted & 0xffff_ffff) as usize, (wanted >> 32) as u32);
+    (wanted != 0).then_some(DropSampling { packet_bytes, per_second })
 }
 
 /// Queues dropped packets, and counts those without a sample.

@@ -1,6 +1,7 @@
 use super::ring::{self, Details};
 use super::server::{EventSocket, parse_request};
 use super::*;
+use dpif::DropCause;
 use flow::FlowKey;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -104,7 +105,7 @@ fn dropped_packets_reach_a_listener_that_wants_them() {
     let mut rig = rig();
     assert_eq!(drops_wanted(), None);
     let mut stream = listen(&rig.path, "snap=4 key=8 drops=10\n");
-    assert_eq!(drops_wanted(), Some((4, 10)));
+    assert_eq!(drops_wanted(), Some(DropSampling { packet_bytes: 4, per_second: 10 }));
     let packet = |packet: &[u8]| DroppedPacket {
         cause: DropCause::Datapath(dpif::DropReason::Meter),
         port: DpPort(77_003),

@@ -1,8 +1,9 @@
-//! The thread `exporters`: sends records of samples and counters to collectors (sFlow, IPFIX).
+//! The thread `exporters`: sends records of flows, samples and counters to collectors (NetFlow, sFlow, IPFIX).
 //!
 //! Handlers hand it samples by a bounded queue: a sample that finds no room is lost and counted, and nothing waits. The thread
 //! owns the engines ([`telemetry`]) and the sockets, which never block. It starts with the first setting that needs it, and
-//! wakes for samples, for flows that are due, and once a second for counters.
+//! wakes for samples, for flows that are due, and once a second for counters. Flows of NetFlow are counted by the threads that
+//! read them; this one takes their records.
 
 mod convert;
 mod sockets;
@@ -18,6 +19,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Parker, Unparker, lock};
+use telemetry::netflow;
 use vswitch::config::{IpfixConfig, SflowConfig};
 
 /// Name of the thread.
@@ -28,6 +30,8 @@ const WAITING_MAX: usize = 4096;
 /// The export of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Export {
+    /// Collectors of NetFlow, with the settings of records.
+    pub(crate) netflow: Option<(Vec<SocketAddr>, netflow::Settings)>,
     /// Collectors of sFlow, with the address of the agent.
     pub(crate) sflow: Option<(SflowConfig, IpAddr)>,
     /// Collectors of IPFIX of all packets.
@@ -46,10 +50,14 @@ enum Request {
     Remove(BridgeId),
 }
 
+/// An exporter of NetFlow, which threads that count packets share.
+type SharedExporter = Arc<Mutex<netflow::Exporter>>;
+
 struct Configure {
     bridge: BridgeId,
     export: Export,
     sub_id: u32,
+    netflow: Option<SharedExporter>,
     counters: IpfixCounters,
     backer: Arc<Backer>,
     datapath: Arc<dyn Provider>,
@@ -85,6 +93,7 @@ impl SampleSink for Shared {
 struct Exporting {
     export: Export,
     sub_id: u32,
+    netflow: Option<SharedExporter>,
     counters: IpfixCounters,
 }
 
@@ -104,6 +113,11 @@ fn probability(sampling: u32) -> u32 {
 impl Export {
     /// Whether anything is to be exported.
     fn is_none(&self) -> bool {
+        self.netflow.is_none() && self.samples_nothing()
+    }
+
+    /// Whether no packet is sampled.
+    fn samples_nothing(&self) -> bool {
         self.sflow.is_none() && self.ipfix.is_none() && self.sets.is_empty()
     }
 
@@ -158,15 +172,24 @@ impl Exporters {
         let free = (0..).find(|id| !used.contains(id)).unwrap_or(0);
         let (sub_id, counters) =
             now.map_or((free, IpfixCounters::default()), |b| (b.sub_id, b.counters.clone()));
+        let netflow = export.netflow.as_ref().map(|(_, settings)| {
+            let exporter = now.and_then(|b| b.netflow.clone()).unwrap_or_else(|| {
+                let now_ms = sys::clock::monotonic_ms();
+                Arc::new(Mutex::new(netflow::Exporter::new(*settings, now_ms)))
+            });
+            lock(&exporter).configure(*settings);
+            exporter
+        });
         self.send(Request::Configure(Box::new(Configure {
             bridge,
             export: export.clone(),
             sub_id,
+            netflow: netflow.clone(),
             counters: counters.clone(),
             backer: instance.backer.clone(),
             datapath: instance.datapath.clone(),
         })));
-        self.bridges.insert(bridge, Exporting { export, sub_id, counters });
+        self.bridges.insert(bridge, Exporting { export, sub_id, netflow, counters });
     }
 
     /// Ends the export of a bridge.
@@ -178,7 +201,13 @@ impl Exporters {
 
     /// The sampling that translations of a bridge read, without ports; `None`: nothing is sampled.
     pub(crate) fn sampling(&self, bridge: BridgeId) -> Option<Sampling> {
-        self.bridges.get(&bridge).map(|b| b.export.sampling(&b.counters))
+        let bridge = self.bridges.get(&bridge).filter(|b| !b.export.samples_nothing());
+        bridge.map(|b| b.export.sampling(&b.counters))
+    }
+
+    /// The exporter of NetFlow of a bridge.
+    pub(crate) fn netflow(&self, bridge: BridgeId) -> Option<Arc<Mutex<netflow::Exporter>>> {
+        self.bridges.get(&bridge)?.netflow.clone()
     }
 
     fn send(&mut self, request: Request) {

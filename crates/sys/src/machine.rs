@@ -144,6 +144,14 @@ pub fn usage() -> Option<Usage> {
     })
 }
 
+/// The index of a network device.
+pub fn device_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: the name ends with a zero, and is alive through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
 /// The first address of a network device: of IPv4, else of IPv6.
 pub fn device_address(name: &str) -> Option<std::net::IpAddr> {
     let mut first = std::ptr::null_mut();

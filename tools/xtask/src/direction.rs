@@ -92,6 +92,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
             "ofp-actions",
             "openflow",
             "sync",
+            "telemetry",
         ],
     ),
     ("connmgr", &["packet", "flow", "dpif", "ofp-wire", "ofp-actions", "openflow", "ofproto", "sync"]),

@@ -2,6 +2,7 @@
 
 use super::frames::tcp;
 use super::*;
+use dpif::DropSampling;
 use dpif::actions::DropAction;
 
 fn sampling(per_second: u32) -> Option<DropSampling> {

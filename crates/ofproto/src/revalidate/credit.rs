@@ -36,7 +36,9 @@ pub(super) fn count_before(latest: &mut Latest<'_>, k: &mut Ukey, now: Option<&F
     }
     // Each former translation has an answer.
     if let Some(former) = &mut k.before {
-        former.pop_front();
+        if let Some(ended) = former.pop_front() {
+            ended.end_flow(Some(former.front().unwrap_or(&k.cache)));
+        }
         if former.is_empty() {
             k.before = None;
         }
@@ -53,5 +55,9 @@ pub(super) fn deleted(latest: &mut Latest<'_>, pmd: PmdId, ufid: Ufid, last: Opt
         // No translation follows to give the rules of the ended connections.
         k.cache.replay_timeouts(last, &mut backer.effect_host());
     }
+    for before in k.before.iter().flat_map(|former| former.iter()) {
+        before.end_flow(None);
+    }
+    k.cache.end_flow(None);
     backer.ukeys.defer_release(&k.recircs);
 }

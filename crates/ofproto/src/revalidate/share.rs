@@ -183,6 +183,8 @@ pub(super) fn recheck_uncounted(
         let counts = before.len() < FORMER_MAX;
         if counts {
             before.push_back(old);
+        } else {
+            old.end_flow(Some(&k.cache));
         }
         let count = counts.then(|| count_first(ufid));
         [count, carry_out(ufid, verdict, k)].into_iter().flatten().collect()
@@ -263,6 +265,7 @@ impl Fresh {
         let actions = t.actions_to_put();
         let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
         backer.ukeys.defer_release(&old_recircs);
+        k.cache.end_flow(Some(&t.cache));
         k.cache = t.cache;
         k.lookups = t.lookups;
         k.epoch = self.epoch;

@@ -38,15 +38,15 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn output(&mut self, port: OfPort, max_len_bytes: u16) {
-        self.send(port, max_len_bytes);
+        self.join_outputs(|cx| cx.send(port, max_len_bytes));
     }
 
     fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
-        self.send_truncated(port, max_len_bytes);
+        self.join_outputs(|cx| cx.send_truncated(port, max_len_bytes));
     }
 
     fn output_to(&mut self, port: OfPort) {
-        self.send_to(port);
+        self.join_outputs(|cx| cx.send_to(port));
     }
 
     fn output_controller(&mut self, action: &ControllerAction) {

@@ -127,6 +127,7 @@ impl<'a> XlateCtx<'a> {
         }
         self.record.trace.pop();
         self.freeze_if_asked();
+        self.count_flow();
     }
 
     /// Actions of a packet-out.
@@ -146,6 +147,7 @@ impl<'a> XlateCtx<'a> {
         }
         self.record.trace.pop();
         self.freeze_if_asked();
+        self.count_flow();
     }
 
     /// Resumes a frozen translation.
@@ -523,6 +525,7 @@ impl<'a> XlateCtx<'a> {
         if self.out.actions.iter().any(|a| a.needs_emulation(&can)) {
             self.record.slow_reasons |= SlowReason::Action.bit();
         }
+        self.examine_flow();
         tidy_mask(&mut self.record.wc, &self.packet.original);
         if self.record.slow_reasons != 0 {
             self.record.lookups.meter(self.bridge.id, meter::SLOW_PATH);

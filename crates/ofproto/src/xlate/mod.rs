@@ -25,6 +25,7 @@ mod mcast;
 mod mirror;
 mod mpls;
 mod native;
+mod netflow;
 mod normal;
 mod output;
 mod recirculated;

@@ -8,6 +8,7 @@ use crate::ports::{Bundle, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;
+use telemetry::netflow;
 
 /// Pseudo-bundle of packets without an input port: a trunk of all VLANs.
 fn no_bundle() -> Arc<Bundle> {
@@ -122,6 +123,7 @@ impl XlateCtx<'_> {
             is_other && tags.are_carried(output) && !bridge.is_mirror_output(output.id)
         });
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, tags));
+        self.out.netflow = netflow::output::FLOOD;
     }
 
     /// Some ports have no packets of a VLAN within theirs.

@@ -18,6 +18,7 @@ use flow::{DpPort, Flow, OfPort, OuterHeaders, TableId, TunMetadata, TunnelOptio
 use ofp_actions::ControllerAction;
 use packet::headers as h;
 use std::sync::Arc;
+use telemetry::netflow;
 
 /// Bits of congestion notification in the octet with the DSCP.
 const ECN_MASK: u8 = 3;
@@ -84,6 +85,7 @@ impl XlateCtx<'_> {
                 cx.send_to(port.of_port);
             },
         );
+        self.out.netflow = netflow::output::FLOOD;
     }
 
     /// Sends the packet to each of several receivers, of which the last may be the final output.
@@ -155,7 +157,8 @@ impl XlateCtx<'_> {
         };
         self.control.is_last = is_last;
         self.packet.flow.nw_tos = marked.unwrap_or(self.packet.flow.nw_tos);
-        if sends && bridge.mirrors.is_some() {
+        if sends {
+            self.out.netflow = of_port.0 as u16;
             self.mirror_sent(port);
         }
     }

@@ -18,6 +18,7 @@ use dpif::{DpAction, XlateDrop};
 use flow::{Flow, Mask, OfPort, RecircId, TableId};
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat};
 use packet::headers as h;
+use telemetry::netflow;
 
 /// The packet, with the state that travels with it ([`PacketState`](crate::packet_state::PacketState)).
 pub(super) struct CurrentPacket {
@@ -108,6 +109,8 @@ pub(super) struct OutputState {
     pub(super) hash_first: Option<HashAction>,
     /// Why the packet is dropped if nothing is sent.
     pub(super) lost: XlateDrop,
+    /// The port that gets the packet, or one of [`netflow::output`].
+    pub(super) netflow: u16,
 }
 
 impl Default for OutputState {
@@ -121,6 +124,7 @@ impl Default for OutputState {
             bond: None,
             hash_first: None,
             lost: XlateDrop::Ok,
+            netflow: netflow::output::DROP,
         }
     }
 }

@@ -88,6 +88,7 @@ fn lines(cache: &XlateCache) -> String {
             | XlateEffect::Alive(_)
             | XlateEffect::Bond { .. }
             | XlateEffect::FinTimeout { .. }
+            | XlateEffect::Netflow(_)
             | XlateEffect::Neighbour { .. }
             | XlateEffect::Snooped { .. }
             | XlateEffect::Unresolved(_)

@@ -2,7 +2,7 @@
 
 use super::convert::{self, Ends, Selection};
 use super::sockets::Collectors;
-use super::{Configure, Export, Request, Shared};
+use super::{Configure, Export, Request, Shared, SharedExporter};
 use crate::instances::datapath_totals;
 use dpif::{Provider, UserCookie};
 use ofproto::backer::Backer;
@@ -10,6 +10,7 @@ use ofproto::ports::BridgeId;
 use ofproto::sampling::{IpfixCounters, Sampled};
 use openflow::msg::ipfix::IpfixStats;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{Ordering, Parker, lock};
@@ -33,9 +34,18 @@ struct Flows {
     collectors: Collectors,
 }
 
+/// An exporter of NetFlow.
+struct Records {
+    exporter: SharedExporter,
+    targets: Vec<SocketAddr>,
+    collectors: Collectors,
+    lost: u64,
+}
+
 /// A bridge.
 struct Bridge {
     export: Export,
+    netflow: Option<Records>,
     agent: Option<(Agent, Collectors)>,
     ipfix: Option<Flows>,
     sets: BTreeMap<u32, Flows>,
@@ -102,9 +112,10 @@ impl Bridges {
     }
 
     fn configure(&mut self, new: Configure) {
-        let Configure { bridge: id, export, sub_id, counters, backer, datapath } = new;
+        let Configure { bridge: id, export, sub_id, netflow, counters, backer, datapath } = new;
         let bridge = self.by_id.entry(id).or_insert_with(|| Bridge {
             export: Export::default(),
+            netflow: None,
             agent: None,
             ipfix: None,
             sets: BTreeMap::new(),
@@ -112,6 +123,8 @@ impl Bridges {
             backer,
             datapath,
         });
+        let targets = export.netflow.as_ref().map(|(targets, _)| targets);
+        bridge.renew_netflow(netflow.zip(targets), &mut self.datagrams);
         if bridge.export.sflow != export.sflow {
             bridge.flush(&mut self.datagrams);
             bridge.agent = export.sflow.as_ref().map(|(sflow, agent)| {
@@ -176,6 +189,9 @@ impl Bridges {
             }
             if ran {
                 bridge.publish();
+            }
+            if let Some(records) = &mut bridge.netflow {
+                records.run(&mut self.datagrams);
             }
         }
         if now_ms() < self.next_tick_ms {
@@ -279,7 +295,48 @@ impl Flows {
     }
 }
 
+impl Records {
+    /// Sends the records that are due.
+    fn run(&mut self, datagrams: &mut Vec<Vec<u8>>) {
+        let lost = {
+            let mut exporter = lock(&self.exporter);
+            exporter.run(now_ms(), sys::clock::wall_ms(), datagrams);
+            exporter.lost()
+        };
+        self.collectors.send(datagrams);
+        if lost != self.lost {
+            let more = lost - self.lost;
+            log::warn!(target: "netflow", "{more} records lost: more flows ended at once than wait for collectors");
+            self.lost = lost;
+        }
+    }
+
+    /// Sends records of all flows.
+    fn end(&mut self, datagrams: &mut Vec<Vec<u8>>) {
+        lock(&self.exporter).end();
+        self.run(datagrams);
+    }
+}
+
 impl Bridge {
+    /// Starts, changes or ends the exporter of NetFlow. Other collectors get the next records of flows that go on.
+    fn renew_netflow(
+        &mut self,
+        wanted: Option<(SharedExporter, &Vec<SocketAddr>)>,
+        datagrams: &mut Vec<Vec<u8>>,
+    ) {
+        let Some((exporter, targets)) = wanted else {
+            if let Some(mut records) = self.netflow.take() {
+                records.end(datagrams);
+            }
+            return;
+        };
+        if self.netflow.as_ref().is_none_or(|records| records.targets != *targets) {
+            let (collectors, lost) = (Collectors::open(targets), lock(&exporter).lost());
+            self.netflow = Some(Records { exporter, targets: targets.clone(), collectors, lost });
+        }
+    }
+
     /// Shows the counters to OpenFlow.
     fn publish(&self) {
         let bridge = self.ipfix.as_ref().map(|flows| (None, flows.stats(0)));
@@ -296,6 +353,9 @@ impl Bridge {
 
     fn end(&mut self, datagrams: &mut Vec<Vec<u8>>) {
         self.flush(datagrams);
+        if let Some(records) = &mut self.netflow {
+            records.end(datagrams);
+        }
         for flows in self.ipfix.iter_mut().chain(self.sets.values_mut()) {
             flows.end(datagrams);
         }

@@ -2,17 +2,20 @@
 
 use super::Switch;
 use crate::exporters::{Export, agent_address};
+use crate::instances::Instance;
 use ofproto::ports::BridgeId;
 use ofproto::sampling::SampledPort;
 use std::net::IpAddr;
 use std::sync::Arc;
-use vswitch::config::{IpfixConfig, SflowConfig};
+use telemetry::netflow;
+use vswitch::config::{IpfixConfig, NetflowConfig, SflowConfig};
 
 impl Switch {
     /// Configures the export of a bridge. An agent of sFlow without an address exports nothing, as in OVS.
     pub(super) fn set_export(
         &mut self,
         bridge: BridgeId,
+        netflow: Option<&NetflowConfig>,
         sflow: Option<&SflowConfig>,
         ipfix: Option<&IpfixConfig>,
         mut export: Export,
@@ -29,6 +32,8 @@ impl Switch {
         export.ipfix = ipfix.filter(|ipfix| !ipfix.targets.is_empty()).cloned();
         export.sets.retain(|_, set| !set.targets.is_empty());
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        let netflow = netflow.filter(|netflow| !netflow.targets.is_empty());
+        export.netflow = netflow.map(|netflow| (netflow.targets.clone(), records(netflow, instance)));
         self.exporters.configure(bridge, export, instance);
         self.refresh_sampling(bridge);
     }
@@ -58,9 +63,31 @@ impl Switch {
             sampling.ports = ports.collect();
             sampling
         });
-        if view.sampling.as_deref() != sampling.as_ref() {
+        let netflow = self.exporters.netflow(bridge);
+        let is_same = |now: &Arc<_>| netflow.as_ref().is_some_and(|netflow| Arc::ptr_eq(now, netflow));
+        let exports_same = view.netflow.as_ref().map_or(netflow.is_none(), is_same);
+        if view.sampling.as_deref() != sampling.as_ref() || !exports_same {
             let sampling = sampling.map(Arc::new);
-            instance.backer.change_bridge(bridge, |b| b.sampling = sampling);
+            instance.backer.change_bridge(bridge, |b| (b.sampling, b.netflow) = (sampling, netflow));
         }
+    }
+}
+
+/// Settings of records of NetFlow. Engines without settings are those of the datapath, as in OVS: the kernel's has the
+/// index of its device, others have a hash of their name.
+fn records(config: &NetflowConfig, instance: &Instance) -> netflow::Settings {
+    let NetflowConfig { targets: _, active_timeout_s, engine_id, engine_type, add_id_to_interface } = config;
+    let (of_kernel, name) = match instance.name().split_once('@') {
+        Some(("system", name)) => (sys::machine::device_index(name), name),
+        Some((_, name)) => (None, name),
+        None => (None, instance.name()),
+    };
+    let (of_type, of_id) =
+        of_kernel.map_or_else(|| netflow::engine_of(name), |index| (index as u8, index as u8));
+    netflow::Settings {
+        engine_type: engine_type.unwrap_or(of_type),
+        engine_id: engine_id.unwrap_or(of_id),
+        add_id_to_interface: *add_id_to_interface,
+        active_timeout_ms: active_timeout_s.map(|s| u64::from(s) * 1000),
     }
 }

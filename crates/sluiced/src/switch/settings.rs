@@ -63,6 +63,7 @@ impl Switch {
             dp_desc,
             dp_sn,
             flow_tables,
+            netflow,
             sflow,
             ipfix,
             sample_sets,
@@ -100,7 +101,7 @@ impl Switch {
             datapath_id: *datapath_id,
             ..Export::default()
         };
-        self.set_export(bridge, sflow.as_ref(), ipfix.as_ref(), export);
+        self.set_export(bridge, netflow.as_ref(), sflow.as_ref(), ipfix.as_ref(), export);
     }
 }
 

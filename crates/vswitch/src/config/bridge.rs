@@ -9,7 +9,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, flag};
-use super::{ControllerConfig, IpfixConfig, MirrorConfig, PortConfig, SflowConfig};
+use super::{ControllerConfig, IpfixConfig, MirrorConfig, NetflowConfig, PortConfig, SflowConfig};
 
 /// Fail mode of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -100,6 +100,8 @@ pub struct BridgeOptions {
     pub dp_sn: Option<String>,
     /// Settings of tables, by number.
     pub flow_tables: BTreeMap<u8, FlowTableConfig>,
+    /// `netflow`: records of flows for collectors of NetFlow.
+    pub netflow: Option<NetflowConfig>,
     /// `sflow`: samples and counters for collectors of sFlow.
     pub sflow: Option<SflowConfig>,
     /// `ipfix`: samples of all packets for collectors of IPFIX.
@@ -127,6 +129,7 @@ impl Default for BridgeOptions {
             dp_desc: None,
             dp_sn: None,
             flow_tables: BTreeMap::new(),
+            netflow: None,
             sflow: None,
             ipfix: None,
             sample_sets: BTreeMap::new(),
@@ -266,6 +269,7 @@ impl<'a> Reader<'a> {
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
             flow_tables: self.flow_tables(row),
+            netflow: self.netflow(row),
             sflow: self.sflow(row),
             ipfix: self.ipfix(row),
             sample_sets: self.sample_sets(row),

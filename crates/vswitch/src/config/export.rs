@@ -1,4 +1,4 @@
-//! Export of samples: rows of `sFlow` and `IPFIX`, and sets of collectors of flows. A faulty one is reported at its bridge,
+//! Export of flows and samples: rows of `NetFlow`, `sFlow` and `IPFIX`, and sets of collectors of flows. A faulty one is reported at its bridge,
 //! whose column refers to it.
 
 use std::collections::BTreeMap;
@@ -52,6 +52,25 @@ pub struct IpfixConfig {
     pub virtual_id: Option<String>,
 }
 
+/// A row of `NetFlow`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetflowConfig {
+    /// Collectors.
+    pub targets: Vec<SocketAddr>,
+    /// Seconds between two records of a flow that goes on; `None`: only its end makes one.
+    pub active_timeout_s: Option<u32>,
+    /// Engine id; `None`: from the datapath.
+    pub engine_id: Option<u8>,
+    /// Engine type; `None`: from the datapath.
+    pub engine_type: Option<u8>,
+    /// Puts the engine id into numbers of interfaces.
+    pub add_id_to_interface: bool,
+}
+
+/// Seconds between two records of a flow of NetFlow by default.
+const ACTIVE_TIMEOUT_S: u32 = 600;
+/// Largest engine id that numbers of interfaces have whole.
+const ENGINE_ID_MAX: u8 = 0x7f;
 /// Packets of which one is sampled by default.
 const SAMPLING: u32 = 400;
 /// Bytes of a sampled packet by default.
@@ -105,6 +124,27 @@ impl<'a> Reader<'a> {
         targets.sort_unstable();
         targets.dedup();
         targets
+    }
+
+    /// The `NetFlow` row of a bridge.
+    pub(super) fn netflow(&mut self, bridge: RowView<'a>) -> Option<NetflowConfig> {
+        let row = self.replica.row("NetFlow", bridge.opt_uuid("netflow")?)?;
+        let engine = |column| row.opt_int(column).and_then(|n| u8::try_from(n).ok());
+        let (engine_id, add_id_to_interface) = (engine("engine_id"), row.bool("add_id_to_interface"));
+        if add_id_to_interface && engine_id.is_some_and(|id| id > ENGINE_ID_MAX) {
+            let message = format!(
+                "netflow: numbers of interfaces have 7 bits of the engine id, which another switch may share: choose one up to {ENGINE_ID_MAX}"
+            );
+            self.hint(bridge, "netflow", message);
+        }
+        let active_timeout_s = match row.opt_int("active_timeout") {
+            Some(n) if n < 0 => None,
+            None | Some(0) => Some(ACTIVE_TIMEOUT_S),
+            Some(n) => Some(u32::try_from(n).unwrap_or(u32::MAX)),
+        };
+        let targets = self.targets(bridge, row, "netflow", 0);
+        let engine_type = engine("engine_type");
+        Some(NetflowConfig { targets, active_timeout_s, engine_id, engine_type, add_id_to_interface })
     }
 
     /// The `sFlow` row of a bridge.

@@ -36,7 +36,7 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
-pub use export::{IpfixConfig, SflowConfig};
+pub use export::{IpfixConfig, NetflowConfig, SflowConfig};
 pub use global::{GlobalConfig, MetricsAddress, Restore, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};

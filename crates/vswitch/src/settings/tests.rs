@@ -198,7 +198,10 @@ fn candidates(column: &ColumnSchema, values: &Values) -> Vec<Datum> {
         }
         (None, _, Some(words), _) => words.iter().map(|word| Datum::from(word.clone())).collect(),
         (None, AtomicType::Boolean, ..) => vec![true.into(), false.into()],
-        (None, AtomicType::Integer, ..) => vec![(key.min_integer.unwrap_or(7) + 1).into()],
+        (None, AtomicType::Integer, ..) => {
+            let above = |n| Datum::from(key.min_integer.unwrap_or(7) + n);
+            vec![if above(1) == column.default { above(2) } else { above(1) }]
+        }
         (None, AtomicType::String, _, Values::Text { example, .. }) => vec![(*example).into()],
         _ => Vec::new(),
     };

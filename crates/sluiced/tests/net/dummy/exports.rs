@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::{require_netns, require_programs, wait_for};
 
 /// A collector beside the switch, with its address.
-fn collector(lab: &Lab) -> (UdpSocket, String) {
+pub(super) fn collector(lab: &Lab) -> (UdpSocket, String) {
     lab._netns.up("lo").unwrap();
     let socket = lab._netns.enter(|| UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -16,7 +16,7 @@ fn collector(lab: &Lab) -> (UdpSocket, String) {
 }
 
 /// The next datagram that is wanted.
-fn next(socket: &UdpSocket, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+pub(super) fn next(socket: &UdpSocket, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut buffer = [0; 2048];
     loop {
         let length = socket.recv(&mut buffer).expect("a datagram");

@@ -73,7 +73,7 @@ fn unsupported_settings_are_reported() {
         let of_table = desired.notices.iter().filter(|notice| notice.table == table);
         of_table.map(|notice| notice.row).collect::<Vec<_>>()
     });
-    assert_eq!(rows, [vec![row; 3], vec![root], vec![port]], "{:?}", messages(&desired));
+    assert_eq!(rows, [vec![row; 2], vec![root], vec![port]], "{:?}", messages(&desired));
 }
 
 /// Only the row says which datapath serves a bridge without a type; the type of another one is no such setting.
