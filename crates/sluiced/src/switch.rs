@@ -4,6 +4,7 @@
 
 mod carriers;
 mod deleted;
+mod links;
 mod prefixes;
 mod replace;
 mod restore;
@@ -13,7 +14,7 @@ mod settings;
 use super::bonds::Bonds;
 use super::config::{DaemonConfig, Exit};
 use super::db::{Db, in_band_address};
-use super::devices::{Body, Device};
+use super::devices::Device;
 use super::dummies::Streams;
 use super::exporters::Exporters;
 use super::facts::FactKeeper;
@@ -29,10 +30,10 @@ use crate::slowpath::Wake;
 use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
-use flow::{DpPort, MacAddr};
+use flow::DpPort;
 use log::Level;
 use netdev::dummy::DummyPorts;
-use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
+use netdev::link::LinkMonitor;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -578,72 +579,6 @@ impl Switch {
         self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
     }
 
-    /// Processes the system's link events: devices removed, added, or changed.
-    fn follow_links(&mut self, reactor: &mut Reactor) {
-        for _ in 0..LINK_READS {
-            let events = match self.links.poll() {
-                Ok(events) => events,
-                Err(e) => {
-                    log::warn!(target: "netdev_linux", "cannot read link events: {e}");
-                    break;
-                }
-            };
-            // No event reports the rest, so read to the end, or at the next turn.
-            self.links_dirty = !events.is_empty();
-            if events.is_empty() {
-                break;
-            }
-            for event in events {
-                self.link_event(event, reactor);
-            }
-        }
-        self.facts.refresh_links(&self.devices);
-        self.follow_carriers();
-    }
-
-    fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
-        match event {
-            LinkEvent::Changed(info) => self.link_changed(&info, reactor),
-            LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
-            LinkEvent::Resync(all) => {
-                self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
-                all.iter().for_each(|info| self.link_changed(info, reactor));
-            }
-        }
-    }
-
-    fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
-        // A device of the same name is a different one if its index differs.
-        self.link_gone_named(&info.name, info.ifindex, reactor);
-        if self.devices.contains_key(&info.name) {
-            if let Some(mac) = info.mac {
-                self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
-            }
-        } else {
-            self.planner.retry(&info.name);
-        }
-    }
-
-    /// Has the planner follow address and MTU of a dummy.
-    fn dummy_changed(&mut self, name: &str) {
-        let Some(Body::Dummy(dummy)) = self.devices.get(name).map(|device| &device.body) else { return };
-        self.planner.device_changed(name, MacAddr(dummy.mac()), Some(dummy.mtu()));
-    }
-
-    fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
-        let Some(device) = self.devices.get_mut(name) else { return };
-        let Body::Kernel(known) = &mut device.body else { return };
-        if *known == ifindex {
-            return;
-        }
-        if device.datapath.own_device_exists(device.dp_port) == Some(true) {
-            // One of ours, back from another namespace.
-            *known = ifindex;
-        } else {
-            self.reopen(name, reactor);
-        }
-    }
-
     fn settings_failed(&mut self, name: &str, error: Option<String>) {
         let error = error.map(|e| sys::os_text(&e));
         if let Some(error) = &error {
@@ -658,29 +593,6 @@ impl Switch {
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
         self.planner.retry(name);
-    }
-
-    fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
-        let lost = |d: &&Device| matches!(d.body, Body::Kernel(ifindex) if gone(ifindex));
-        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
-        for name in names {
-            if self.devices.get(&name).and_then(Device::own_exists) == Some(true) {
-                log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
-                continue;
-            }
-            log::info!(target: "netdev_linux", "device {name} is gone");
-            self.planner.device_gone(&name);
-        }
-    }
-
-    /// Finds devices of ours that were deleted in another namespace, without an event.
-    fn drop_lost_devices(&mut self) {
-        let lost = |d: &&Device| d.own_exists() == Some(false);
-        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
-        for name in names {
-            log::info!(target: "netdev_linux", "device {name} is gone");
-            self.planner.device_gone(&name);
-        }
     }
 
     fn write_back(&mut self, db: &mut Db, tls_fault: Option<&str>, now_ms: u64) {

@@ -28,7 +28,7 @@ const CHANGES_MIN_BYTES: u64 = 1 << 20;
 /// Rules written between two looks at changes.
 const SLICE: usize = 4096;
 
-/// What the thread is to do.
+/// Orders for the thread.
 #[derive(Default)]
 struct Orders {
     /// There are changes.

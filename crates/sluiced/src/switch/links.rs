@@ -1,0 +1,98 @@
+//! Devices of the switch follow the links of the system: removed, added, changed, moved to another namespace.
+
+use super::{LINK_READS, Switch};
+use crate::devices::{Body, Device};
+use crate::reactor::Reactor;
+use flow::MacAddr;
+use netdev::link::{LinkEvent, LinkInfo};
+
+impl Switch {
+    /// Processes the system's link events: devices removed, added, or changed.
+    pub(super) fn follow_links(&mut self, reactor: &mut Reactor) {
+        for _ in 0..LINK_READS {
+            let events = match self.links.poll() {
+                Ok(events) => events,
+                Err(e) => {
+                    log::warn!(target: "netdev_linux", "cannot read link events: {e}");
+                    break;
+                }
+            };
+            // No event reports the rest, so read to the end, or at the next turn.
+            self.links_dirty = !events.is_empty();
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                self.link_event(event, reactor);
+            }
+        }
+        self.facts.refresh_links(&self.devices);
+        self.follow_carriers();
+    }
+
+    fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
+        match event {
+            LinkEvent::Changed(info) => self.link_changed(&info, reactor),
+            LinkEvent::Deleted { ifindex, .. } => self.link_gone(|index| index == ifindex),
+            LinkEvent::Resync(all) => {
+                self.link_gone(|index| !all.iter().any(|l| l.ifindex == index));
+                all.iter().for_each(|info| self.link_changed(info, reactor));
+            }
+        }
+    }
+
+    fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
+        // A device of the same name is a different one if its index differs.
+        self.link_gone_named(&info.name, info.ifindex, reactor);
+        if self.devices.contains_key(&info.name) {
+            if let Some(mac) = info.mac {
+                self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
+            }
+        } else {
+            self.planner.retry(&info.name);
+        }
+    }
+
+    /// Has the planner follow address and MTU of a dummy.
+    pub(super) fn dummy_changed(&mut self, name: &str) {
+        let Some(Body::Dummy(dummy)) = self.devices.get(name).map(|device| &device.body) else { return };
+        self.planner.device_changed(name, MacAddr(dummy.mac()), Some(dummy.mtu()));
+    }
+
+    fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
+        let Some(device) = self.devices.get_mut(name) else { return };
+        let Body::Kernel(known) = &mut device.body else { return };
+        if *known == ifindex {
+            return;
+        }
+        if device.datapath.own_device_exists(device.dp_port) == Some(true) {
+            // One of ours, back from another namespace.
+            *known = ifindex;
+        } else {
+            self.reopen(name, reactor);
+        }
+    }
+
+    fn link_gone(&mut self, gone: impl Fn(u32) -> bool) {
+        let lost = |d: &&Device| matches!(d.body, Body::Kernel(ifindex) if gone(ifindex));
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
+        for name in names {
+            if self.devices.get(&name).and_then(Device::own_exists) == Some(true) {
+                log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
+                continue;
+            }
+            log::info!(target: "netdev_linux", "device {name} is gone");
+            self.planner.device_gone(&name);
+        }
+    }
+
+    /// Finds devices of ours that were deleted in another namespace, without an event.
+    pub(super) fn drop_lost_devices(&mut self) {
+        let lost = |d: &&Device| d.own_exists() == Some(false);
+        let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
+        for name in names {
+            log::info!(target: "netdev_linux", "device {name} is gone");
+            self.planner.device_gone(&name);
+        }
+    }
+}
