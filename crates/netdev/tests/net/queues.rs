@@ -161,17 +161,12 @@ fn the_group_survives_the_device_going_down_and_queues_that_leave() {
                 let _ = rx.recv(&mut PacketPool::new(), &mut PacketBatch::new(), 32);
             }
         }
-        // A device that reports up may still lose a frame or two.
+        // A device that reports up may still lose frames: the kernel starts its transmit queues one by one.
         let crosses = |_| {
-            a.send([frame(0, 60)]);
-            std::thread::sleep(Duration::from_millis(2));
-            let mut got = PacketBatch::new();
-            for rx in &mut port.rx {
-                let _ = rx.recv(&mut PacketPool::new(), &mut got, 32);
-            }
-            !got.is_empty()
+            a.send((0..50).map(|flow| udp(flow, 0, false)));
+            drain(&mut port).iter().map(Vec::len).sum::<usize>() == 50
         };
-        assert!((0..10_000).any(crosses), "nothing crosses");
+        assert!((0..100).any(crosses), "not all frames cross");
         send_all(&mut a, false);
         check(&drain(&mut port));
         // The remaining ones share the frames of the others.

@@ -82,6 +82,7 @@ impl Keeper {
             changes_bytes: 0,
             macs: BTreeMap::new(),
             proof_at: is_unproved.then(|| Instant::now() + PROOF),
+            retry_at: None,
         };
         let of_thread = shared.clone();
         let thread =
@@ -137,6 +138,8 @@ struct Writer {
     macs: BTreeMap<BridgeId, (usize, MacStats)>,
     /// Time at which restored state is proved.
     proof_at: Option<Instant>,
+    /// Time of the next attempt after a failure.
+    retry_at: Option<Instant>,
 }
 
 impl Writer {
@@ -151,6 +154,10 @@ impl Writer {
             }
             let now = Instant::now();
             self.prove(stop);
+            if !stop && self.retry_at.is_some_and(|at| now < at) {
+                continue;
+            }
+            self.retry_at = None;
             let mut done = match self.file.is_none() || stop && finish {
                 true => self.write_anew(),
                 false => self.write_changes(),
@@ -162,7 +169,7 @@ impl Writer {
             }
             if let Err(e) = done {
                 log::warn!(target: "state", "{}: {e}: the next process may start without the present rules", self.files.state.display());
-                self.file = None;
+                (self.file, self.retry_at) = (None, Some(now + RETRY));
                 macs_at = now + RETRY;
             }
             if stop {
