@@ -6,10 +6,10 @@ use connmgr::SavedState;
 use flow::{MacAddr, TlvTable};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use ofproto::flow_mod::SavedRule;
+use openflow::Format;
 use openflow::msg::group::GroupModCommand;
 use openflow::msg::meter::MeterModCommand;
 use openflow::text::{flow_mod_of, parse_group_mod, parse_meter_mod};
-use openflow::Format;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -130,6 +130,11 @@ impl SavedBridge {
         Some(())
     }
 
+    /// Its meters alone.
+    pub(crate) fn only_meters(self) -> SavedBridge {
+        SavedBridge { meters: self.meters, ..SavedBridge::default() }
+    }
+
     /// The state in its types; text that does not parse is left out, with the reason.
     pub(crate) fn parse(&self) -> (SavedState, Vec<String>) {
         let mut faults = Vec::new();
@@ -155,9 +160,8 @@ impl SavedBridge {
                 continue;
             };
             let comma = if matching.is_empty() { "" } else { "," };
-            let text = format!(
-                "table={table},priority={priority},{matching}{comma}{properties},actions={actions}"
-            );
+            let text =
+                format!("table={table},priority={priority},{matching}{comma}{properties},actions={actions}");
             match parse_flow_mod(&text, FlowModCommand::Add, &self.tlv) {
                 Ok(add) => state.rules.push(SavedRule { added: flow_mod_of(Format::Standard, add), past }),
                 Err(e) => kept(&text, &e),
@@ -172,7 +176,12 @@ impl SavedMac {
         let mut fields = rest.splitn(4, '\t');
         let (vlan, mac, seen, port) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let seen_ms = if seen == "static" { None } else { Some(seen.parse().ok()?) };
-        Some(SavedMac { vlan: vlan.parse().ok()?, mac: MacAddr::parse(mac)?, port: port.to_string(), seen_ms })
+        Some(SavedMac {
+            vlan: vlan.parse().ok()?,
+            mac: MacAddr::parse(mac)?,
+            port: port.to_string(),
+            seen_ms,
+        })
     }
 }
 
