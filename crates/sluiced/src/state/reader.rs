@@ -130,6 +130,11 @@ impl SavedBridge {
         Some(())
     }
 
+    /// Its meters alone.
+    pub(crate) fn only_meters(self) -> SavedBridge {
+        SavedBridge { meters: self.meters, ..SavedBridge::default() }
+    }
+
     /// The state in its types; text that does not parse is left out, with the reason.
     pub(crate) fn parse(&self) -> (SavedState, Vec<String>) {
         let mut faults = Vec::new();

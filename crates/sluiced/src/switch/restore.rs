@@ -13,19 +13,23 @@ use vswitch::config::{ControllerKind, Restore};
 const NAMED_MAX: usize = 10;
 
 impl Switch {
-    /// Gives a new bridge the rules, groups and meters that it had in the last process. With `flow-restore-wait` they come
-    /// by OpenFlow, as from OVS's scripts.
+    /// Gives a new bridge the rules, groups and meters that it had in the last process. With `flow-restore-wait` rules and
+    /// groups come by OpenFlow, as from OVS's scripts; these lack meters, and a rule with a meter that is missing fails
+    /// their whole bundle.
     pub(super) fn restore(&mut self, id: BridgeId, name: &str) {
         let global = self.planner.desired().global.clone();
         let Some(saved) = self.state.take(name) else { return };
-        if global.restore == Restore::Never || global.flow_restore_wait {
+        if global.restore == Restore::Never {
             return;
         }
+        let by_scripts = global.flow_restore_wait;
+        let saved = if by_scripts { saved.only_meters() } else { saved };
         let Some(config) = self.planner.desired().bridges.get(name) else { return };
         let has_controllers = config.controllers.iter().any(|c| c.kind == ControllerKind::Primary);
         let fail_mode = config.options.fail_mode;
         let (state, faults) = saved.parse();
-        let until_admitted = global.restore == Restore::Auto;
+        // Rules of scripts outlive the first message of a controller, as with OVS, and so do their meters.
+        let until_admitted = global.restore == Restore::Auto && !by_scripts;
         let now_ms = sys::clock::monotonic_ms();
         let refused = self.openflow.restore(id, &state, (fail_mode, has_controllers), until_admitted, now_ms);
         let left_out = faults.len() + refused.len();

@@ -499,6 +499,44 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     }
 }
 
+/// `ovs-save` leaves meters out, and its bundle fails as a whole where one is missing.
+#[test]
+fn ovs_save_keeps_rules_with_meters() {
+    const SAVE: &str = "/usr/share/openvswitch/scripts/ovs-save";
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", SAVE);
+    let netns = Netns::new("meters").unwrap();
+    let spec = spec(&netns);
+    let dir = spec.run_directory().clone();
+    let daemon = serving(&spec);
+    vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow15");
+    for words in [
+        ["add-meter", "br0", "meter=3,pktps,burst,bands=type=drop,rate=1000,burst_size=7"],
+        ["add-group", "br0", "group_id=7,type=all,bucket=bucket_id:0,actions=output:1"],
+        ["add-flow", "br0", "table=3,priority=7,arp,actions=meter:3,group:7"],
+        ["add-flow", "br0", "priority=8,ip,actions=drop"],
+    ] {
+        daemon.ovs("ovs-ofctl", &[&["-OOpenFlow15"], &words[..]].concat()).unwrap();
+    }
+    let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
+    vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
+    daemon.stop().unwrap();
+    let daemon = serving(&spec.rundir(&dir));
+    wait_for(LIMIT, "the bridge", || testkit::listens(&dir.join("br0.mgmt"))).unwrap();
+    let dump = |words: &[&str]| {
+        daemon.ovs("ovs-ofctl", &[&["-OOpenFlow15"], words, &["br0"]].concat()).unwrap().stdout
+    };
+    let rules = || dump(&["--no-stats", "dump-flows"]);
+    assert_eq!(rules(), "", "rules and groups come by the script");
+    let meters = dump(&["dump-meters"]);
+    assert!(meters.contains("meter=3 pktps burst bands=\ntype=drop rate=1000 burst_size=7\n"), "{meters}");
+    let restored = daemon.tool("sh").args(["-c", &script]).output().unwrap();
+    vsctl(&daemon, "remove Open_vSwitch . other_config flow-restore-wait");
+    let kept = " table=3, priority=7,arp actions=meter:3,group:7\n";
+    assert!(rules().contains(kept), "{}\n{}", rules(), restored.stderr);
+    assert!(rules().contains(" priority=8,ip actions=drop\n"), "{}", rules());
+}
+
 #[test]
 fn the_embedded_database_answers_as_ovsdb_server() {
     require_netns!();
