@@ -38,7 +38,7 @@ pub(crate) struct RestoreOptions {
     timeout: u32,
 }
 
-/// Tells of an error; returns the exit code.
+/// Prints an error; returns the exit code.
 fn failed(program: &str, error: &anyhow::Error) -> u8 {
     complain(program, &format!("{error:#}"));
     if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }

@@ -19,7 +19,7 @@ pub(super) fn maps(connection: &mut Connection) -> Vec<TlvMap> {
     }
 }
 
-/// The same as a table.
+/// The mappings that the switch reports, as a table.
 pub(super) fn mappings(connection: &mut Connection) -> TlvTable {
     let mut table = TlvTable::EMPTY;
     for map in maps(connection) {
