@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Transactions tried, each without the parts refused before: a switch may name one refused part a transaction.
 const BUNDLES: usize = 8;
+/// Messages sent in these transactions together, about: each carries all changes.
+const BUNDLED: usize = 300_000;
 
 /// Effect of a restoration.
 #[derive(Debug, Default)]
@@ -119,7 +121,8 @@ impl Restore<'_, '_> {
     /// Carries out changes of groups and rules, in one transaction if the version has some.
     fn commit(&mut self, mut changes: Vec<Change<'_>>) -> Result<()> {
         let mut refused_before = Vec::new();
-        let tries = if self.run.connection.version() >= Version::V13 { BUNDLES } else { 0 };
+        let has_bundles = self.run.connection.version() >= Version::V13;
+        let tries = if has_bundles { (BUNDLED / changes.len().max(1)).clamp(1, BUNDLES) } else { 0 };
         for _ in 0..tries {
             if changes.is_empty() {
                 break;
