@@ -8,7 +8,9 @@ use crate::msg::continuation::Continuation;
 use crate::msg::group::GroupModCommand;
 use crate::msg::meter::MeterModCommand;
 use crate::session::{Config, Session};
-use crate::text::{Printing, format_group, format_message, parse_ct_flush, parse_group_mod, parse_meter_mod};
+use crate::text::{
+    Printing, format_group, format_message, format_meter, parse_ct_flush, parse_group_mod, parse_meter_mod,
+};
 use crate::{match10, match11};
 use flow::Match;
 use flow::fields::FieldId;
@@ -164,6 +166,10 @@ pub fn meter_text(bytes: &[u8]) {
     for command in [MeterModCommand::Add, MeterModCommand::Delete] {
         let Ok(parsed) = parse_meter_mod(text, command) else { continue };
         let id = parsed.meter.id;
+        if command != MeterModCommand::Delete {
+            let again = parse_meter_mod(&format_meter(&parsed.meter), command);
+            assert_eq!(again.as_ref(), Ok(&parsed), "{text:?}");
+        }
         let message = Message::MeterMod(parsed);
         let Ok(frame) = encode_with(&message, Version::V13, 1, &Options::DEFAULT) else { continue };
         let how = Printing { options: &Options::DEFAULT, names: &NoPortNames, verbosity: 0 };

@@ -119,6 +119,12 @@ fn of_tool(tool: &str, before: &[String], current: &str, source: &dyn Source) ->
             [_] if tool == "appctl" => source.vsctl(&["list-br"]),
             _ => Vec::new(),
         },
+        "save" if !current.starts_with('-') => source.vsctl(&["list-br"]),
+        // The first word is a file, which the shell completes.
+        "restore" if !current.starts_with('-') => match plain(before)[..] {
+            [] => Vec::new(),
+            _ => source.vsctl(&["list-br"]),
+        },
         "completion" => Shell::value_variants()
             .iter()
             .filter_map(|s| Some(s.to_possible_value()?.get_name().to_string()))
@@ -275,6 +281,10 @@ mod tests {
             ("appctl dpctl/s", "dpctl/show"),
             ("dpctl ", "dump-flows show"),
             ("status --js", "--json"),
+            ("save --out", "--output"),
+            ("save br0 ", "br-int br0"),
+            ("restore ", ""),
+            ("restore saved br0 br-", "br-int"),
             ("bogus ", ""),
         ] {
             let words: Vec<String> = line.split(' ').map(String::from).collect();

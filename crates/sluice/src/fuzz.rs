@@ -5,7 +5,7 @@
 
 pub use crate::appctl::fuzz::{appctl_words, completed_words, status_reply};
 pub use crate::ofctl::fuzz::{
-    bundle_lines, colored_rules, monitor_arguments, ofctl_words, packet_out, tlv_maps,
+    bundle_lines, colored_rules, monitor_arguments, ofctl_words, packet_out, saved_file, tlv_maps,
 };
 pub use crate::vsctl::fuzz::{vsctl_commands, vsctl_values};
 
@@ -31,6 +31,7 @@ mod tests {
             ("monitor_arguments", super::monitor_arguments),
             ("ofctl_words", super::ofctl_words),
             ("packet_out", super::packet_out),
+            ("saved_file", super::saved_file),
             ("status_reply", super::status_reply),
             ("tlv_maps", super::tlv_maps),
             ("vsctl_commands", super::vsctl_commands),

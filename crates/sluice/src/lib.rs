@@ -19,6 +19,7 @@ mod hint;
 mod ofctl;
 mod pki;
 mod remote;
+mod save;
 mod status;
 mod status_model;
 mod tcpdump;
@@ -71,6 +72,10 @@ enum Command {
     Web(web::Options),
     /// Show which ports drop packets, and why
     Drops(drops::Options),
+    /// Write rules, groups, meters and mappings of tunnel metadata of bridges into a file
+    Save(save::SaveOptions),
+    /// Replace those of bridges by the ones of a file; exit code 1 if the switch refuses a part
+    Restore(save::RestoreOptions),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
     /// Print the completion script of a shell: `source <(sluice completion bash)`
@@ -140,6 +145,8 @@ pub fn main() -> ExitCode {
         Command::Top(options) => top::main(&options),
         Command::Web(options) => web::main(&options),
         Command::Drops(options) => drops::main(&options),
+        Command::Save(options) => save::save_main(&options),
+        Command::Restore(options) => save::restore_main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {
             remote::print(completion::script(shell));

@@ -82,6 +82,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("sluice-monitor-arguments", sluice::fuzz::monitor_arguments, &[Seeds::Files("crates/sluice/corpus/monitor_arguments")]),
     target("sluice-ofctl-words", sluice::fuzz::ofctl_words, &[Seeds::Files("crates/sluice/corpus/ofctl_words")]),
     target("sluice-packet-out", sluice::fuzz::packet_out, &[Seeds::Files("crates/sluice/corpus/packet_out")]),
+    target("sluice-saved-file", sluice::fuzz::saved_file, &[Seeds::Files("crates/sluice/corpus/saved_file")]),
     target("sluice-status-reply", sluice::fuzz::status_reply, &[Seeds::Files("crates/sluice/corpus/status_reply")]),
     target("sluice-tlv-maps", sluice::fuzz::tlv_maps, &[Seeds::Files("crates/sluice/corpus/tlv_maps")]),
     target("sluice-vsctl-commands", sluice::fuzz::vsctl_commands, &[Seeds::Files("crates/sluice/corpus/vsctl_commands")]),

@@ -57,6 +57,30 @@ fn meter_mod(text: &str, command: MeterModCommand) -> Parsed<MeterMod> {
     Ok(MeterMod { command, meter })
 }
 
+/// A meter in the syntax that [`parse_meter_mod`] reads.
+pub fn format_meter(meter: &Meter) -> String {
+    let words =
+        [(flags::KBPS, "kbps"), (flags::PKTPS, "pktps"), (flags::BURST, "burst"), (flags::STATS, "stats")];
+    let name = NAMES.iter().find(|(id, _)| *id == meter.id);
+    let mut text = name.map_or_else(|| format!("meter={}", meter.id), |(_, name)| format!("meter={name}"));
+    for (_, word) in words.iter().filter(|(flag, _)| meter.flags & flag != 0) {
+        text += &format!(",{word}");
+    }
+    text += ",bands=";
+    for (n, band) in meter.bands.iter().enumerate() {
+        let separator = if n == 0 { "" } else { " " };
+        text += &match band.ty {
+            BandType::Drop => format!("{separator}type=drop"),
+            BandType::DscpRemark(level) => format!("{separator}type=dscp_remark,prec_level={level}"),
+        };
+        text += &format!(",rate={}", band.rate);
+        if meter.flags & flags::BURST != 0 {
+            text += &format!(",burst_size={}", band.burst_size);
+        }
+    }
+    text
+}
+
 fn id(text: &str) -> Parsed<u32> {
     if let Some((id, _)) = NAMES.iter().find(|(_, name)| *name == text) {
         return Ok(*id);

@@ -18,7 +18,7 @@ pub use matches::{
     ExtensibleMatch, extensible_match, fixed_match, fixed_round_trip, format_match_bytes,
     read_extensible_match,
 };
-pub use meter::parse_meter_mod;
+pub use meter::{format_meter, parse_meter_mod};
 pub use name::{more_follows, name as message_name};
 pub use print::{Printing, format_message, format_rule, format_table_features, hex_dump, packet_text};
 

@@ -1,5 +1,9 @@
 //! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
+mod attempt;
+
+pub(crate) use attempt::Refusal;
+
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

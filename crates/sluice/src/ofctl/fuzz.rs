@@ -6,7 +6,7 @@ use openflow::{Message, Multi, Options as Wire, Version, decode_with, encode_wit
 use super::commands::How;
 use super::connection::Names;
 use super::options::{Options, Request, parse};
-use super::{color, find, flows, groups, hints, ports, probe, tables, tlv, transaction, watch};
+use super::{color, find, flows, groups, hints, ports, probe, saved, tables, tlv, transaction, watch};
 use crate::fuzz::{text, words};
 use crate::pki;
 use flow::fields::FieldId;
@@ -29,12 +29,17 @@ const PURE: [&str; 8] = [
 pub fn tlv_maps(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Ok(maps) = tlv::parse(text) else { return };
-    let one = |map: &openflow::msg::control::TlvMap| {
-        let (class, ty, len, index) = (map.class, map.ty, map.len_bytes, map.index);
-        format!("{{class={class:#x},type={ty:#x},len={len}}}->tun_metadata{index}")
-    };
-    let printed: Vec<String> = maps.iter().map(one).collect();
+    let printed: Vec<String> = maps.iter().map(tlv::text).collect();
     assert_eq!(tlv::parse(&printed.join(",")).ok(), Some(maps), "{text:?}");
+}
+
+/// A file of `sluice save`: each part parses or is refused.
+pub fn saved_file(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let Ok(sections) = saved::file::read(text) else { return };
+    for line in sections.iter().flat_map(|section| &section.lines) {
+        saved::is_readable(line);
+    }
 }
 
 /// A packet to send: printed it reads as the same, and it has a message.

@@ -21,6 +21,7 @@ mod options;
 mod parse;
 mod ports;
 mod probe;
+pub(crate) mod saved;
 mod switch;
 mod tables;
 mod tlv;

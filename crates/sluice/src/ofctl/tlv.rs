@@ -11,16 +11,28 @@ use openflow::Message;
 use openflow::msg::control::{TlvMap, TlvTableCommand, TlvTableMod};
 use std::fmt::Write as _;
 
-/// The mappings of the switch; none if it has no such extension.
+/// The mappings that the switch reports; none if it has no such extension.
+pub(super) fn maps(connection: &mut Connection) -> Vec<TlvMap> {
+    match connection.ask(&Message::TlvTableRequest) {
+        Ok((_, Message::TlvTableReply(reply))) => reply.maps,
+        _ => Vec::new(),
+    }
+}
+
+/// The mappings that the switch reports, as a table.
 pub(super) fn mappings(connection: &mut Connection) -> TlvTable {
     let mut table = TlvTable::EMPTY;
-    if let Ok((_, Message::TlvTableReply(reply))) = connection.ask(&Message::TlvTableRequest) {
-        for map in reply.maps {
-            // Mappings beyond the limits of this program are left out.
-            let _fits = table.add(map.index, map.class, map.ty, map.len_bytes);
-        }
+    for map in maps(connection) {
+        // Mappings beyond the limits of this program are left out.
+        let _fits = table.add(map.index, map.class, map.ty, map.len_bytes);
     }
     table
+}
+
+/// A mapping in the syntax of [`parse`].
+pub(super) fn text(map: &TlvMap) -> String {
+    let (class, ty) = (hex(map.class.into()), hex(map.ty.into()));
+    format!("{{class={class},type={ty},len={}}}->tun_metadata{}", map.len_bytes, map.index)
 }
 
 /// `{class=0xffff,type=0,len=4}->tun_metadata0`, several separated by commas.

@@ -7,8 +7,8 @@ use ofproto::flow_mod::Past;
 use ofproto::group::Group;
 use ofproto::rule::Rule;
 use openflow::msg::flow_mod::FlowModFlags;
-use openflow::msg::meter::{BandType, CONTROLLER, Meter, SLOW_PATH, flags};
-use openflow::text::format_group;
+use openflow::msg::meter::Meter;
+use openflow::text::{format_group, format_meter};
 
 pub(super) const BRIDGE: &str = "bridge";
 pub(super) const BRIDGE_GONE: &str = "-bridge";
@@ -111,29 +111,7 @@ pub(super) fn group(out: &mut String, group: &Group) {
 
 /// A meter.
 pub(super) fn meter(out: &mut String, meter: &Meter) {
-    let words =
-        [(flags::KBPS, "kbps"), (flags::PKTPS, "pktps"), (flags::BURST, "burst"), (flags::STATS, "stats")];
-    let mut text = match meter.id {
-        CONTROLLER => "meter=controller".to_string(),
-        SLOW_PATH => "meter=slowpath".to_string(),
-        id => format!("meter={id}"),
-    };
-    for (_, word) in words.iter().filter(|(flag, _)| meter.flags & flag != 0) {
-        text += &format!(",{word}");
-    }
-    text += ",bands=";
-    for (n, band) in meter.bands.iter().enumerate() {
-        let separator = if n == 0 { "" } else { " " };
-        text += &match band.ty {
-            BandType::Drop => format!("{separator}type=drop"),
-            BandType::DscpRemark(level) => format!("{separator}type=dscp_remark,prec_level={level}"),
-        };
-        text += &format!(",rate={}", band.rate);
-        if meter.flags & flags::BURST != 0 {
-            text += &format!(",burst_size={}", band.burst_size);
-        }
-    }
-    put!(out, "{METER}\t{}\t{text}", meter.id);
+    put!(out, "{METER}\t{}\t{}", meter.id, format_meter(meter));
 }
 
 /// A learned address; without a time a static one.

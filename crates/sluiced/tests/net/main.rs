@@ -53,6 +53,7 @@ mod rest;
 mod restore;
 mod routes;
 mod routes_random;
+mod saved;
 mod slowpath;
 mod soak;
 mod statistics;
