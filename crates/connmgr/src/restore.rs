@@ -23,6 +23,8 @@ pub struct SavedState {
     pub groups: Vec<Group>,
     /// Rules.
     pub rules: Vec<SavedRule>,
+    /// Only the meters come: mappings, groups and rules of the bridge stay.
+    pub meters_only: bool,
 }
 
 /// Whether a bridge has state of an earlier process.
@@ -69,10 +71,12 @@ impl Connmgr {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Vec<RefusedPart> {
-        self.flush(ctx);
-        self.in_band.flushed();
+        if !saved.meters_only {
+            self.flush(ctx);
+            self.in_band.flushed();
+            ctx.backer.change_tables(ctx.bridge, |tables| tables.set_tlv(saved.tlv.clone()));
+        }
         let mut refused = Vec::new();
-        ctx.backer.change_tables(ctx.bridge, |tables| tables.set_tlv(saved.tlv.clone()));
         for meter in &saved.meters {
             let add = MeterMod { command: MeterModCommand::Add, meter: meter.clone() };
             let done = self.shared.meters.change(&add, ctx, now_ms);

@@ -59,6 +59,8 @@ fn drain(port: &mut Port) -> Vec<Vec<(u16, u32)>> {
 
 fn each_method(f: impl Fn(SystemOptions) + Send + 'static) {
     in_netns(move || {
+        // Frames that one thread sends from two processors may overtake each other in the kernel's queues of received frames.
+        sys::thread::pin_thread(usize::from(sys::thread::cpu())).unwrap();
         for rx_method in [RxMethod::Recvmmsg, RxMethod::Ring] {
             println!("{rx_method:?}");
             veth("sl-a", "sl-b");

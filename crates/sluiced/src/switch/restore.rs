@@ -27,7 +27,11 @@ impl Switch {
         let Some(config) = self.planner.desired().bridges.get(name) else { return };
         let has_controllers = config.controllers.iter().any(|c| c.kind == ControllerKind::Primary);
         let fail_mode = config.options.fail_mode;
-        let (state, faults) = saved.parse();
+        let (mut state, faults) = saved.parse();
+        state.meters_only = by_scripts;
+        if by_scripts && state.meters.is_empty() {
+            return;
+        }
         // Rules of scripts outlive the first message of a controller, as with OVS, and so do their meters.
         let until_admitted = global.restore == Restore::Auto && !by_scripts;
         let now_ms = sys::clock::monotonic_ms();
