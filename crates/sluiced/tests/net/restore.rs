@@ -28,6 +28,14 @@ table=1,priority=1,reg3=0xffff0000/0xffff0000,metadata=0x5 actions=meter:1,write
 table=3,priority=32768,tcp actions=clone(push_vlan:0x8100,set_field:4099->vlan_vid,output:2),ct(commit,zone=5,nat(src=10.0.0.1-10.0.0.9:1-99,random),exec(set_field:0x7->ct_mark),alg=ftp)
 ";
 
+/// A switch in a namespace and a run directory of its own.
+fn first() -> (Netns, RunDir, Daemon) {
+    let netns = Netns::new("restore").unwrap();
+    let run = RunDir::new("restore").unwrap();
+    let daemon = serving(&spec(&netns).rundir(&run));
+    (netns, run, daemon)
+}
+
 /// Starts a switch in a run directory, perhaps that of an earlier one.
 fn start_in(netns: &Netns, run: &RunDir) -> Daemon {
     let daemon = serving(&spec(netns).rundir(run));
@@ -95,9 +103,7 @@ fn crash(daemon: Daemon) {
 fn all_state_comes_back_after_a_kill_and_after_an_exit() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
-    let netns = Netns::new("restore").unwrap();
-    let run = RunDir::new("restore").unwrap();
-    let daemon = serving(&spec(&netns).rundir(&run));
+    let (netns, run, daemon) = first();
     fill(&daemon);
     appctl(&daemon, "fdb/add br0 p1 0 02:00:00:00:00:77");
     let packet = "in_port=2 packet=0200000000780200000000790806 actions=table";
@@ -148,9 +154,7 @@ fn speak(listener: &UnixListener, priority: u8) -> UnixStream {
 fn restored_rules_end_when_a_controller_admits_the_bridge() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
-    let netns = Netns::new("restore").unwrap();
-    let run = RunDir::new("restore").unwrap();
-    let daemon = serving(&spec(&netns).rundir(&run));
+    let (netns, run, daemon) = first();
     vsctl(&daemon, BRIDGE);
     let socket = run.join("controller");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -191,9 +195,7 @@ fn restored_rules_end_when_a_controller_admits_the_bridge() {
 fn state_that_cannot_be_trusted_is_left() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
-    let netns = Netns::new("restore").unwrap();
-    let run = RunDir::new("restore").unwrap();
-    let daemon = serving(&spec(&netns).rundir(&run));
+    let (netns, run, daemon) = first();
     vsctl(&daemon, BRIDGE);
     ofctl(&daemon, &["add-flow", "br0", "priority=1,actions=drop"]);
     wait_kept(&run, "rule\t0\t1\t");
