@@ -59,7 +59,7 @@ pub use in_band::InBandConfig;
 pub use ofproto::ids::ConnId;
 pub use packet_queue::{QueueStats, RateLimit};
 pub use requests::selected_connections;
-pub use restore::{RefusedPart, SavedState};
+pub use restore::{RefusedPart, SavedState, StateChanges};
 
 use conn::Conn;
 use dpif::Datapath;

@@ -5,7 +5,8 @@
 use super::{BridgeCtx, ConnKind, Connmgr, Shared};
 use flow::TlvTable;
 use ofproto::flow_mod::{self, DoneGroupMod, Mod, ModContext, ModQueue, SavedRule};
-use openflow::msg::group::{BUCKET_ALL, Group, GroupMod, GroupModCommand};
+use openflow::msg::flow_mod::FlowMod;
+use openflow::msg::group::{BUCKET_ALL, Group, GroupMod, GroupModCommand, GroupType};
 use openflow::msg::meter::{Meter, MeterMod, MeterModCommand};
 use openflow::{ErrorKind, Format, Version};
 
@@ -25,6 +26,25 @@ pub struct SavedState {
     pub rules: Vec<SavedRule>,
     /// Only the meters come: mappings, groups and rules of the bridge stay.
     pub meters_only: bool,
+}
+
+/// Changes of the state of a bridge, in another process, since a [`SavedState`].
+#[derive(Debug, Default)]
+pub struct StateChanges {
+    /// All mappings of tunnel metadata, if they changed.
+    pub tlv: Option<TlvTable>,
+    /// New and changed meters.
+    pub meters: Vec<Meter>,
+    /// Removed ones.
+    pub meters_gone: Vec<u32>,
+    /// New and changed groups.
+    pub groups: Vec<Group>,
+    /// Removed ones.
+    pub groups_gone: Vec<u32>,
+    /// New and changed rules.
+    pub rules: Vec<SavedRule>,
+    /// Removed ones.
+    pub rules_gone: Vec<FlowMod>,
 }
 
 /// Whether a bridge has state of an earlier process.
@@ -77,27 +97,67 @@ impl Connmgr {
             ctx.backer.change_tables(ctx.bridge, |tables| tables.set_tlv(saved.tlv.clone()));
         }
         let mut refused = Vec::new();
-        for meter in &saved.meters {
-            let add = MeterMod { command: MeterModCommand::Add, meter: meter.clone() };
-            let done = self.shared.meters.change(&add, ctx, now_ms);
-            refused.extend(done.err().map(|kind| RefusedPart::Meter(meter.id, kind)));
-        }
-        let has_meter = |id| self.shared.meters.has(id);
-        let cx = ModContext {
-            version: Version::V15,
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-            can: ctx.backer.features(),
-        };
-        restore_groups(&saved.groups, ctx, &cx, &mut refused);
-        for (chunk, rules) in saved.rules.chunks(AT_ONCE).enumerate() {
-            let failed = flow_mod::restore(ctx.backer, ctx.bridge, rules, &cx);
-            refused.extend(failed.into_iter().map(|(n, kind)| RefusedPart::Rule(chunk * AT_ONCE + n, kind)));
-        }
+        self.add_parts((&saved.meters, &saved.groups, &saved.rules), ctx, now_ms, &mut refused);
         self.shared.restored = if until_admitted { Restored::UntilAdmitted } else { Restored::No };
         self.run_in_band(ctx, now_ms);
         refused
+    }
+
+    /// Follows changes of the state in another process; returns those that are refused. Nobody is told.
+    pub fn follow(
+        &mut self,
+        changes: &StateChanges,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Vec<RefusedPart> {
+        let StateChanges { tlv, meters, meters_gone, groups, groups_gone, rules, rules_gone } = changes;
+        ctx.backer.change_tables(ctx.bridge, |tables| {
+            for rule in rules_gone {
+                tables.remove(rule.table, &rule.matching, rule.priority.into());
+            }
+            if let Some(tlv) = tlv {
+                tables.set_tlv(tlv.clone());
+            }
+        });
+        let mut refused = Vec::new();
+        with_context(&self.shared, ctx, now_ms, |cx| {
+            for id in groups_gone {
+                let gone = Group { ty: GroupType::All, id: *id, buckets: Vec::new(), selection: None };
+                // Its rules are among those that are gone.
+                let _ = change_group(GroupModCommand::Delete, &gone, ctx, cx);
+            }
+        });
+        for id in meters_gone {
+            let meter = Meter { id: *id, flags: 0, bands: Vec::new() };
+            // It may have come and gone.
+            let _ = self.shared.meters.change(&MeterMod { command: MeterModCommand::Delete, meter }, ctx, now_ms);
+        }
+        self.add_parts((meters, groups, rules), ctx, now_ms, &mut refused);
+        refused
+    }
+
+    /// Adds meters, groups and rules, in place of those that are there.
+    fn add_parts(
+        &mut self,
+        (meters, groups, rules): (&[Meter], &[Group], &[SavedRule]),
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+        refused: &mut Vec<RefusedPart>,
+    ) {
+        for meter in meters {
+            let is_there = self.shared.meters.has(meter.id);
+            let command = if is_there { MeterModCommand::Modify } else { MeterModCommand::Add };
+            let done = self.shared.meters.change(&MeterMod { command, meter: meter.clone() }, ctx, now_ms);
+            refused.extend(done.err().map(|kind| RefusedPart::Meter(meter.id, kind)));
+        }
+        with_context(&self.shared, ctx, now_ms, |cx| {
+            add_groups(groups, ctx, cx, refused);
+            for (chunk, rules) in rules.chunks(AT_ONCE).enumerate() {
+                let failed = flow_mod::restore(ctx.backer, ctx.bridge, rules, cx);
+                let failed = failed.into_iter();
+                refused.extend(failed.map(|(n, kind)| RefusedPart::Rule(chunk * AT_ONCE + n, kind)));
+            }
+        });
     }
 }
 
@@ -113,8 +173,21 @@ impl Shared {
     }
 }
 
-/// Adds groups. One may refer to others that come later, so that refused ones are tried again while others succeed.
-fn restore_groups(
+/// Calls `change` with the context of a modification of the latest version.
+fn with_context(shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, change: impl FnOnce(&ModContext<'_>)) {
+    let has_meter = |id| shared.meters.has(id);
+    change(&ModContext {
+        version: Version::V15,
+        now_ms,
+        debug_actions: ctx.backer.debug_actions,
+        has_meter: &has_meter,
+        can: ctx.backer.features(),
+    });
+}
+
+/// Adds groups, in place of those that are there. One may refer to others that come later, so that refused ones are tried
+/// again while others succeed.
+fn add_groups(
     groups: &[Group],
     ctx: &BridgeCtx<'_>,
     cx: &ModContext<'_>,
@@ -124,18 +197,7 @@ fn restore_groups(
     loop {
         let mut again = Vec::new();
         for group in &left {
-            let add = GroupMod {
-                format: Format::Standard,
-                command: GroupModCommand::Add,
-                command_bucket_id: BUCKET_ALL,
-                group: (*group).clone(),
-            };
-            let mut queue = ModQueue::default();
-            queue.push(Mod::Group(add), &[]);
-            let mut work = usize::MAX;
-            let step = queue.step(ctx.backer, ctx.bridge, cx, &mut work);
-            ctx.backer.tell_groups(step.groups.iter().filter_map(DoneGroupMod::built));
-            again.extend(step.failed.first().map(|(kind, _)| (*group, *kind)));
+            again.extend(change_group(GroupModCommand::AddOrModify, group, ctx, cx).map(|kind| (*group, kind)));
         }
         if again.is_empty() || again.len() == left.len() {
             refused.extend(again.into_iter().map(|(group, kind)| RefusedPart::Group(group.id, kind)));
@@ -143,4 +205,25 @@ fn restore_groups(
         }
         left = again.into_iter().map(|(group, _)| group).collect();
     }
+}
+
+/// Changes a group; returns the error.
+fn change_group(
+    command: GroupModCommand,
+    group: &Group,
+    ctx: &BridgeCtx<'_>,
+    cx: &ModContext<'_>,
+) -> Option<ErrorKind> {
+    let change = GroupMod {
+        format: Format::Standard,
+        command,
+        command_bucket_id: BUCKET_ALL,
+        group: group.clone(),
+    };
+    let mut queue = ModQueue::default();
+    queue.push(Mod::Group(change), &[]);
+    let mut work = usize::MAX;
+    let step = queue.step(ctx.backer, ctx.bridge, cx, &mut work);
+    ctx.backer.tell_groups(step.groups.iter().filter_map(DoneGroupMod::built));
+    step.failed.first().map(|(kind, _)| *kind)
 }

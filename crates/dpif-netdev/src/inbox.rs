@@ -15,6 +15,7 @@ use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use datapath::PmdTuning;
 use dpif::PerfLog;
+use dpif::handover::Lending;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdStats, PortStats};
 use flow::DpPort;
 use netdev::{Port, TxQueue};
@@ -53,6 +54,9 @@ pub(crate) struct Handover {
     pub(crate) queues: Vec<Rx>,
     pub(crate) flows: Vec<FlowRecord>,
 }
+
+/// A receive queue, as its thread lends it.
+pub(crate) type LentRx = (QueueId, io::Result<Lending>);
 
 /// Cycles of a thread.
 pub(crate) struct ThreadLoad {
@@ -105,6 +109,10 @@ pub(crate) enum Control {
     Take(Vec<QueueId>, SyncSender<Handover>),
     /// Add receive queues to poll.
     Give(Handover, SyncSender<()>),
+    /// Lend the receive queues to another process.
+    Lend(SyncSender<Vec<LentRx>>),
+    /// Give all receive queues back at once.
+    Suspend(SyncSender<Vec<Rx>>),
     /// Change settings.
     Run(RunAs, SyncSender<()>),
     /// Cycles used.

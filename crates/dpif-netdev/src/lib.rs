@@ -16,6 +16,7 @@ mod drops;
 mod egress;
 mod handover;
 mod inbox;
+mod inheritance;
 mod io;
 mod main_core;
 mod naps;
@@ -33,6 +34,7 @@ mod scheduler;
 mod shaping;
 mod slices;
 mod stats;
+mod successor;
 mod threads;
 mod upcall_queues;
 mod wakeups;
@@ -72,6 +74,7 @@ use threads::PmdFactory;
 use upcall_queues::UpcallQueues;
 
 pub use bulk::TOGETHER;
+pub use inheritance::Inheritance;
 pub use watch::QueueWatch;
 
 /// Upcalls whose operations are sent to a forwarding thread together.
@@ -121,6 +124,8 @@ pub struct UserspaceConfig {
     pub hash_seed: u64,
     /// Flow offload of ports, once enabled.
     pub offload: Providers,
+    /// Ports of the process that it succeeds.
+    pub inheritance: Inheritance,
 }
 
 impl UserspaceDatapath {
@@ -193,7 +198,9 @@ impl Datapath for UserspaceDatapath {
         if let Some(joined) = s.ports.join_tunnel(spec) {
             return joined;
         }
-        let number = s.ports.number_for(spec, self.pool.dummy)?;
+        let inherited = self.pool.inheritance.number(&spec.name).filter(|_| spec.number.is_none());
+        let wanted = PortSpec { number: inherited.or(spec.number), ..spec.clone() };
+        let number = s.ports.number_for(&wanted, self.pool.dummy)?;
         // Commands find dummies by name, so it is unique in the process, as names of devices are.
         let claim = dummy_claim(spec, number);
         let is_here = || s.ports.iter().any(|p| p.info.name == spec.name);
@@ -280,6 +287,7 @@ impl Datapath for UserspaceDatapath {
         self.upcall_queues.port_del(port);
         self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(self.name(), port);
+        s.held.iter_mut().for_each(|held| held.retain(|rx| rx.port != port));
         let open = s.ports.remove(port);
         self.pool.factory.shared.ops.count_removed();
         open.iter().for_each(|open| self.disciplines.forget(open.device.ifindex()));

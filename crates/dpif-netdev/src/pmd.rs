@@ -313,6 +313,12 @@ impl PmdThread {
                 }
                 Control::Take(ids, reply) => self.take(&ids, reply),
                 Control::Give(handover, done) => self.slices.give(handover, done),
+                Control::Lend(reply) => {
+                    let _ = reply.send(self.rx.iter().map(|rx| (rx.id(), rx.lend())).collect());
+                }
+                Control::Suspend(reply) => {
+                    let _ = reply.send(self.rx.remove(|_| true));
+                }
                 Control::Run(run, done) => {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
                     self.set_sleep_max(run.sleep_max_us);

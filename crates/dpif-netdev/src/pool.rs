@@ -6,6 +6,7 @@
 use super::announce;
 use super::bulk::Bulk;
 use super::cores::Cores;
+use super::inheritance::Inheritance;
 use super::inbox::{Control, RunAs, TxSide};
 use super::main_core::MainCore;
 use super::offload::Candidate;
@@ -46,6 +47,8 @@ pub(super) struct State {
     /// Counters of removed ports.
     pub(super) removed: PortStats,
     perf_log: PerfLog,
+    /// Receive queues that no thread polls, while another process receives.
+    pub(super) held: Option<Vec<Rx>>,
 }
 
 /// See the module documentation.
@@ -56,6 +59,8 @@ pub(super) struct PmdPool {
     inline: Arc<dyn InlineHandler>,
     /// Whether it is a dummy datapath.
     pub(super) dummy: bool,
+    /// Ports of the process that it succeeds.
+    pub(super) inheritance: Inheritance,
     pub(super) state: Mutex<State>,
 }
 
@@ -74,7 +79,12 @@ impl PmdPool {
             bulk: Bulk::default(),
             inline,
             dummy: config.dummy,
-            state: Mutex::new(State { plan: config.threads.clone(), ..State::default() }),
+            state: Mutex::new(State {
+                plan: config.threads.clone(),
+                held: config.inheritance.is_waiting().then(Vec::new),
+                ..State::default()
+            }),
+            inheritance: config.inheritance.clone(),
         }
     }
 
@@ -83,7 +93,7 @@ impl PmdPool {
         if let Some(opened) = self.bulk.prepared(spec) {
             return Ok(opened);
         }
-        let opened = ports::open(spec, &self.factory.ablation)?;
+        let opened = ports::open(spec, &self.factory.ablation, &self.inheritance)?;
         Ok(OpenedPort { inline: opened.inline || !self.has_threads(), ..opened })
     }
 
@@ -99,7 +109,7 @@ impl PmdPool {
         self.factory.ablation.has(Optimisation::Threads)
     }
 
-    fn fleet<'a>(
+    pub(super) fn fleet<'a>(
         &'a self,
         running: &'a BTreeMap<u16, Running>,
         ports: &'a Ports,
@@ -110,7 +120,14 @@ impl PmdPool {
 
     /// Places queues on the threads ([`Placement::place`]).
     pub(super) fn place(&self, s: &mut State, scope: Scope, new: Vec<Rx>, without: &[u16]) {
-        let State { ports, running, plan, placement, .. } = s;
+        let State { ports, running, plan, placement, held, .. } = s;
+        let new = match held {
+            Some(held) => {
+                held.extend(new);
+                Vec::new()
+            }
+            None => new,
+        };
         placement.place(&self.fleet(running, ports, plan), scope, new, without);
     }
 

@@ -5,7 +5,8 @@ use super::policing::PortPolicer;
 use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
-use dpif::{DpifError, LOCAL_PORT, PortInfo, PortSpec, PortStats, RxqAffinity};
+use crate::inheritance::{Inheritance, Opening};
+use dpif::{DeviceOrigin, DpifError, LOCAL_PORT, PortInfo, PortSpec, PortStats, RxqAffinity};
 use flow::DpPort;
 use log::Level;
 use netdev::{Dummy, OpenNote, OpenedPort, Port, SystemOptions};
@@ -146,9 +147,24 @@ impl Ports {
 }
 
 /// Opens the device of a port, and logs its notes.
-pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<OpenedPort, DpifError> {
+pub(crate) fn open(
+    spec: &PortSpec,
+    ablation: &Ablation,
+    inheritance: &Inheritance,
+) -> Result<OpenedPort, DpifError> {
     let system = ablation.system(SystemOptions::default());
-    let opened = netdev::open(spec, &system).map_err(|e| DpifError::Device(e.to_string()))?;
+    let options = &spec.options;
+    let has_device = options.device_origin() != DeviceOrigin::None;
+    let opened = match inheritance.opening(&spec.name, options.userspace_type_name(), has_device) {
+        Opening::Usual => netdev::open(spec, &system),
+        Opening::By(queues) => netdev::adopt(spec, &system, queues)
+            .inspect_err(|e| inheritance.failed(format!("port {}: {e}", spec.name))),
+        Opening::Later => {
+            let later = "its device is opened once the process before this one has ended";
+            return Err(DpifError::Device(format!("{}: {later}", spec.name)));
+        }
+    };
+    let opened = opened.map_err(|e| DpifError::Device(e.to_string()))?;
     for OpenNote { module, text, is_warning } in &opened.notes {
         let level = if *is_warning { Level::Warn } else { Level::Info };
         log::log!(target: module, level, "{text}");

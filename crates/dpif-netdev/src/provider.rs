@@ -1,6 +1,7 @@
 //! [`Provider`] of the userspace datapath.
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
+use dpif::handover::Handover;
 use dpif::{
     BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
     Shaping, UpcallReceiver, UserspaceTunnels,
@@ -96,6 +97,10 @@ impl Provider for UserspaceDatapath {
         if let Err(e) = self.sweeper.tick(&self.pool.factory.shared) {
             log::error!("{}: cannot start the thread ct_clean, so expired connections stay: {e}", self.name);
         }
+    }
+
+    fn handover(&self) -> Option<&dyn Handover> {
+        Some(&self.pool)
     }
 
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {

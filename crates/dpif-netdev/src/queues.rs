@@ -11,10 +11,12 @@ use super::plan::load::History;
 use super::policing::PortPolicer;
 use datapath::Pmd;
 use dpif::PortStats;
+use dpif::handover::{Lending, QueuePlace};
 use flow::DpPort;
 use netdev::RxQueue;
 use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +96,21 @@ impl Rx {
                 }
             }
         }
+    }
+
+    /// Lends the queue to another process.
+    pub(super) fn lend(&self) -> io::Result<Lending> {
+        self.queue.lend()
+    }
+
+    /// Where it stopped.
+    pub(super) fn place(&self) -> QueuePlace {
+        QueuePlace { port: self.port, queue: self.number, place: self.queue.place() }
+    }
+
+    /// Goes on where another process stopped.
+    pub(super) fn go_on_at(&mut self, place: u32) {
+        self.queue.go_on_at(place);
     }
 
     /// Adds the queue's lost frames.

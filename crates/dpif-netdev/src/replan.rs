@@ -16,7 +16,7 @@ use super::queues::Rx;
 use super::threads::Running;
 use dpif::{InlineHandler, Numa, RxqAssign, ThreadPlan};
 use flow::DpPort;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::sync_channel;
 
 /// Set of movable queues.
@@ -131,6 +131,18 @@ impl Placement {
         if !taken.flows.is_empty() {
             fleet.inline.flows_moved();
         }
+    }
+
+    /// Threads of the receive queues of a port.
+    pub(super) fn cores_of(&self, port: DpPort) -> BTreeSet<u16> {
+        self.placed.core.iter().filter(|(id, _)| id.port == port).map(|(_, core)| *core).collect()
+    }
+
+    /// Gives receive queues that no thread polls to their threads.
+    pub(super) fn resume(&mut self, fleet: &Fleet<'_>, queues: Vec<Rx>) {
+        let placed = std::mem::take(&mut self.placed);
+        self.move_queues(fleet, &placed, queues);
+        self.placed = placed;
     }
 
     /// Automatic load balance, about once a second.

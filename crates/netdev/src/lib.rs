@@ -13,6 +13,7 @@
 mod eventfd;
 mod finish_offloads;
 pub mod fuzz;
+mod lent;
 mod null;
 mod open;
 mod patch;
@@ -32,6 +33,7 @@ pub mod tc;
 pub use afxdp::AfxdpInfo;
 pub use dpif::{AfxdpPort, PcapPort, XdpMode};
 pub use dummy::Dummy;
+pub use lent::adopt;
 pub use open::{OpenNote, OpenedPort, open};
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{

@@ -6,7 +6,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use dpif::handover::Lending;
 use packet::{PacketBatch, PacketPool};
+
 
 /// Frames coming in.
 pub trait RxQueue: Send {
@@ -25,6 +27,24 @@ pub trait RxQueue: Send {
 
     /// Losses so far.
     fn counters(&self) -> RxCounters;
+
+    /// Lends the queue to another process, which receives once this one has stopped.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    fn lend(&self) -> io::Result<Lending> {
+        Ok(Lending::Refused("queues of this kind stay with their process"))
+    }
+
+    /// The place of the next frame in memory shared with the kernel; 0 without such memory.
+    fn place(&self) -> u32 {
+        0
+    }
+
+    /// Receives from that place on, at which another process stopped.
+    fn go_on_at(&mut self, place: u32) {
+        let _ = place;
+    }
 }
 
 /// Frames going out.

@@ -143,6 +143,21 @@ pub(crate) fn bind<A: Copy>(fd: &impl AsFd, address: &A) -> io::Result<()> {
     check(ret).map(drop)
 }
 
+/// The index of the device that a packet socket is bound to.
+pub(crate) fn bound_ifindex(fd: &impl AsFd) -> io::Result<u32> {
+    // SAFETY: plain data for which all zeros are valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `address`; the kernel writes no more than that.
+    check(unsafe {
+        libc::getsockname(fd.as_fd().as_raw_fd(), (&raw mut address).cast::<libc::sockaddr>(), &mut len)
+    })?;
+    if i32::from(address.sll_family) != libc::AF_PACKET {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(address.sll_ifindex as u32)
+}
+
 /// An `ifreq` that names a device; rejects invalid names.
 pub(crate) fn ifreq(name: &str) -> io::Result<libc::ifreq> {
     let bad = name.is_empty()

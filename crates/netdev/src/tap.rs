@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dpif::handover::{Lending, LentKind};
 use dpif::{InternalPort, TapPort};
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES, is_tunneled};
 
 use crate::finish_offloads::{exceeds_virtio, finish_offloads};
+use crate::lent::lent;
 use crate::open::{OpenedPort, Opener, Opening};
 use crate::port::{Port, PortDevice, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 use crate::raw;
@@ -66,6 +68,29 @@ impl Port {
         let tap = create(name, options)?;
         Ok(Port::new(name, tap.ifindex, tap.open_rx(), tap))
     }
+}
+
+/// Opens a tap by its queues, which another process lends. The device stays as it is.
+pub(crate) fn adopt(name: &str, fds: Vec<OwnedFd>) -> io::Result<Port> {
+    let failed = |what: &str| context(format!("tap {name}: {what}"));
+    for fd in &fds {
+        if !attached_to(fd, name).map_err(failed("a lent descriptor is no tap"))? {
+            return Err(failed("a lent descriptor is of another tap")(io::ErrorKind::InvalidInput.into()));
+        }
+    }
+    let ifindex = raw::ifindex(name)?;
+    let options = TapOptions { n_rxq: fds.len(), ..TapOptions::default() };
+    let fds = fds.into_iter().map(Arc::new).collect();
+    let tap = Tap { name: name.to_owned(), ifindex, fds, options, tx_queues: AtomicUsize::new(0) };
+    Ok(Port::new(name, ifindex, tap.open_rx(), tap))
+}
+
+/// Whether a descriptor is attached to the tap of that name, and not to another one.
+fn attached_to(fd: &OwnedFd, name: &str) -> io::Result<bool> {
+    let (mut req, wanted) = (raw::ifreq(name)?, raw::ifreq(name)?);
+    // SAFETY: TUNGETIFF writes name and flags into the ifreq.
+    unsafe { raw::ioctl_ifreq(fd, libc::TUNGETIFF as _, &mut req) }?;
+    Ok(req.ifr_name == wanted.ifr_name)
 }
 
 /// A created tap, as kept by its port.
@@ -212,6 +237,10 @@ impl RxQueue for TapRx {
 
     fn counters(&self) -> RxCounters {
         self.counters
+    }
+
+    fn lend(&self) -> io::Result<Lending> {
+        lent(LentKind::Tap, &self.fd)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
-use flow::OfPort;
+use flow::{OfPort, Ufid};
 use flow::extract::{Metadata, extract};
 use flow::{FlowKey, PackedFlow, VlanTag};
 use ofp_actions::{Action, Output};
@@ -154,44 +154,68 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
         false => t.cache.replay(&seen, &mut backer.effect_host()),
     }
     let is_taken = is_held || links::deliver(&t.claimed, upcall.packet.data());
+    queue.extend(make_flow(backer, view, epoch, (upcall.ufid, upcall.pmd, &upcall.key), (t, &actions), now_ms));
+    queue.push(execute(backer, view, upcall, actions, is_taken));
+}
+
+/// Makes the flow of a translation with these actions; `None`: it has no room, or is there.
+fn make_flow(
+    backer: &Backer,
+    view: &View,
+    epoch: u64,
+    (ufid, pmd, key): (Ufid, PmdId, &FlowKey),
+    (t, actions): (Translation, &Arc<[DpAction]>),
+    now_ms: u64,
+) -> Option<DpifOp> {
     // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
-    if backer.ukeys.reserve(upcall.key.in_port(), &room) {
-        let to_put: Arc<[DpAction]> =
-            if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
-        let mask = backer.mask_of(&t, &upcall.key);
-        let ukey = Ukey {
-            flow: PackedFlow::new(&upcall.key, &mask),
-            actions: to_put.clone(),
-            cache: t.cache,
-            before: None,
-            lookups: t.lookups,
-            recircs: t.recircs.into(),
-            epoch,
-            pushed: FlowStats::default(),
-            created_ms: now_ms,
-            dump_seq: 0,
-            state: UkeyState::Visible,
-        };
-        match backer.ukeys.fill(upcall.ufid, upcall.pmd, ukey) {
-            Ok(()) => queue.push(DpifOp::FlowPut(Box::new(FlowPut {
-                ufid: upcall.ufid,
-                key: upcall.key,
-                mask,
-                actions: to_put,
-                mode: PutMode::Create,
-            }))),
-            // Its packet, with the same actions, may recirculate.
-            Err(refused) => {
-                count(&backer.revisions.repeated);
-                backer.ukeys.defer_release(&refused.recircs);
-            }
-        }
-    } else {
+    if !backer.ukeys.reserve(key.in_port(), &room) {
         t.cache.end_flow(None);
         release_after_use(backer, &t);
+        return None;
     }
-    queue.push(execute(backer, view, upcall, actions, is_taken));
+    let to_put: Arc<[DpAction]> =
+        if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
+    let mask = backer.mask_of(&t, key);
+    let ukey = Ukey {
+        flow: PackedFlow::new(key, &mask),
+        actions: to_put.clone(),
+        cache: t.cache,
+        before: None,
+        lookups: t.lookups,
+        recircs: t.recircs.into(),
+        epoch,
+        pushed: FlowStats::default(),
+        created_ms: now_ms,
+        dump_seq: 0,
+        state: UkeyState::Visible,
+    };
+    match backer.ukeys.fill(ufid, pmd, ukey) {
+        Ok(()) => {
+            let key = *key;
+            let put = FlowPut { ufid, key, mask, actions: to_put, mode: PutMode::Create };
+            Some(DpifOp::FlowPut(Box::new(put)))
+        }
+        // Its packet, with the same actions, may recirculate.
+        Err(refused) => {
+            count(&backer.revisions.repeated);
+            backer.ukeys.defer_release(&refused.recircs);
+            None
+        }
+    }
+}
+
+/// Makes the flow of a packet that another process has forwarded, for a thread, without the effects of a packet; `None`: it
+/// needs a packet, has no room, or is there.
+pub fn inherit(backer: &Backer, ufid: Ufid, pmd: PmdId, key: &FlowKey, now_ms: u64) -> Option<DpifOp> {
+    let batch = backer.begin_translations();
+    let view = backer.view();
+    let (bridge, of_port) = view.receiver(key).filter(|_| key.base.recirc_id == 0)?;
+    let flow = bridge.flow_of(key, of_port).ok()?;
+    let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
+    let t = backer.translate(&request, key, &mut backer.xlate_host(false, now_ms));
+    let actions: Arc<[DpAction]> = t.actions.as_slice().into();
+    make_flow(backer, &view, batch.epoch, (ufid, pmd, key), (t, &actions), now_ms)
 }
 
 /// Forwards the packet of an upcall without a flow, and counts it that many times.

@@ -2,6 +2,7 @@
 
 use dpif::DummyMode;
 use dpif_netdev::ablation::Ablation;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Version of the stock switch that tools find here.
@@ -12,6 +13,8 @@ pub const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
 pub struct DaemonConfig {
     /// Name in logs and default files: that of `ovs-vswitchd`, so that stock tools find the daemon.
     pub name: String,
+    /// How it was started.
+    pub program: Program,
     /// Target of the database; `None` for the default socket, or our own database if there is no listener.
     pub remote: Option<String>,
     /// Whether it may serve its own database.
@@ -65,8 +68,23 @@ pub struct DaemonConfig {
 }
 
 /// How the daemon is to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Exit {
     /// Remove persistent state.
     pub cleanup: bool,
+    /// A successor forwards.
+    pub handed_over: bool,
+}
+
+/// How the process was started, so that a successor can be started likewise.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file.
+    pub file: PathBuf,
+    /// The first argument: its name.
+    pub name: OsString,
+    /// The other arguments.
+    pub arguments: Vec<OsString>,
+    /// Its directory at the start, if known.
+    pub directory: Option<PathBuf>,
 }

@@ -11,6 +11,7 @@ use super::switch::Switch;
 use super::unixctl;
 use super::work::Workers;
 use crate::implementations::Chosen;
+use std::path::PathBuf;
 
 /// The parts of the daemon that commands show and change.
 pub struct ControlPlane {
@@ -34,6 +35,17 @@ pub struct ControlPlane {
     pub(crate) unixctl: unixctl::Counts,
     /// Set once the daemon is to end: after this turn of the main loop.
     pub exit: Option<Exit>,
+    pub(crate) handover: HandoverState,
+}
+
+/// State of a handover to a successor.
+#[derive(Debug, Default)]
+pub(crate) enum HandoverState {
+    #[default]
+    None,
+    /// Asked for, to this program or to that of this process.
+    Wanted(Option<PathBuf>),
+    UnderWay,
 }
 
 impl ControlPlane {
@@ -50,6 +62,7 @@ impl ControlPlane {
             implementations: Chosen::default(),
             unixctl: unixctl::Counts::default(),
             exit: None,
+            handover: HandoverState::None,
         }
     }
 }

@@ -6,11 +6,12 @@
 use super::appctl::{self, Answer};
 use super::claim::{self, Claim, Look, Seeker};
 use super::config::{COMPATIBLE, DaemonConfig, Exit};
-use super::control_plane::ControlPlane;
+use super::control_plane::{ControlPlane, HandoverState};
 use super::db::{Db, MANAGERS};
 use super::implementations::Chosen;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
+use super::handover::{Leaving, Step, Succession};
 use super::metrics::Metrics;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
@@ -66,18 +67,34 @@ struct Daemon {
     /// Last reason not to be it.
     declined: String,
     waker: Arc<Waker>,
+    pid_file: Option<PidFile>,
+    /// Serves the database in the place of the process that this one succeeded, as soon as that lets go.
+    claims_database: bool,
+    /// A successor takes over.
+    leaving: Option<Leaving>,
     /// Dropped last, to report the end of the others.
     _events: Option<EventSocket>,
 }
 
 /// Runs the daemon until it is requested to end.
 pub fn run(config: &DaemonConfig) -> Result<()> {
-    let detached = if config.detach {
+    let mut succession = Succession::find()?;
+    let ran = run_as(config, &mut succession);
+    if let (Err(e), Some(succession)) = (&ran, &succession) {
+        succession.give_up(&format!("{e:#}"));
+    }
+    ran
+}
+
+fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<()> {
+    // A successor is in the background of the process that started it, under its monitor.
+    let starts = succession.is_none();
+    let detached = if config.detach && starts {
         Some(sys::daemon::detach().context("cannot go into the background")?)
     } else {
         None
     };
-    let detached = match config.monitor {
+    let detached = match config.monitor && starts {
         true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |notice, text| {
             log_for_monitor(config, notice, text)
         })
@@ -114,8 +131,8 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     }
     std::fs::create_dir_all(&config.run_dir).with_context(|| format!("{}", config.run_dir.display()))?;
     let pid_file = match &config.pid_file {
-        Some(path) => Some(PidFile::create(path, config.overwrite_pid_file)?),
-        None => None,
+        Some(path) if starts => Some(PidFile::create(path, config.overwrite_pid_file)?),
+        _ => None,
     };
     if let Some(deviation) = config.ablation.deviation() {
         log::warn!(target: "dpif_netdev", "for measuring only: {deviation}");
@@ -129,9 +146,13 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     }
     machine::log_processors(config.dummy_numa.as_slice());
     Chosen::log();
-    let mut daemon = Daemon::start(config, signals)?;
-    let exit = daemon.main_loop(config, detached);
-    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit), pid_file);
+    if let Some(succession) = succession {
+        succession.learn()?;
+    }
+    let mut daemon = Daemon::start(config, signals, succession)?;
+    daemon.pid_file = pid_file;
+    let exit = daemon.main_loop(config, detached, succession);
+    daemon.end(*exit.as_ref().unwrap_or(&Exit::default()));
     exit.map(drop)
 }
 
@@ -150,16 +171,21 @@ fn log_for_monitor(config: &DaemonConfig, notice: Notice, text: &str) {
 }
 
 impl Daemon {
-    fn start(config: &DaemonConfig, signals: Signals) -> Result<Daemon> {
+    fn start(
+        config: &DaemonConfig,
+        signals: Signals,
+        succession: &mut Option<Succession>,
+    ) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
         let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
         sys::local::remove_stale(&config.run_dir, &names);
         reactor.tls.configure(&config.tls);
         let (mut db, seeker) = open_db(config, &signals, &mut reactor, waker.clone())?;
-        for remote in config.remotes.iter().filter(|remote| *remote != MANAGERS) {
-            anyhow::ensure!(db.is_embedded(), "--remote={remote}: the database is served by another process");
-            db.add_remote(remote, &mut reactor).with_context(|| format!("--remote={remote}"))?;
+        if let Some(succession) = succession {
+            succession.watch(&mut reactor).context("cannot watch the channel")?;
+        } else {
+            add_remotes(config, &mut db, &mut reactor)?;
         }
         let unixctl_path = config
             .unixctl
@@ -174,7 +200,7 @@ impl Daemon {
             false => Some(Arc::new(reactor.queue_watch()?)),
         };
         let routing = Routing::start(config.system_routes, &mut reactor)?;
-        let switch = Switch::start(config, waker.clone(), watch)?;
+        let switch = Switch::start(config, waker.clone(), watch, succession.as_ref())?;
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
@@ -190,6 +216,9 @@ impl Daemon {
             seeker,
             declined: String::new(),
             waker,
+            pid_file: None,
+            claims_database: false,
+            leaving: None,
             _events: events,
         };
         if daemon.plane.db.is_embedded() {
@@ -206,10 +235,15 @@ impl Daemon {
 
     /// Takes the role of a lost server that nobody replaces, as a start at this time would.
     fn replace_lost_server(&mut self, config: &DaemonConfig) {
-        let Some(seeker) = self.seeker.as_mut().filter(|_| self.plane.db.take_loss()) else { return };
+        let (claims, db) = (self.claims_database, &mut self.plane.db);
+        let Some(seeker) = self.seeker.as_mut().filter(|_| claims || db.take_loss()) else { return };
         let (file, socket) = (seeker.file().to_path_buf(), seeker.socket().to_path_buf());
         let taken = match seeker.look() {
-            Ok(Look::Found(Claim::Served) | Look::Wait(_)) => return,
+            Ok(Look::Found(Claim::Served)) => {
+                self.claims_database = false;
+                return;
+            }
+            Ok(Look::Wait(_)) => return,
             Ok(Look::Found(Claim::Ours(lock))) => {
                 self.plane.db.take_over(&file, lock, &socket, &mut self.plane.reactor, self.waker.clone())
             }
@@ -218,8 +252,14 @@ impl Daemon {
         match taken {
             Ok(()) => {
                 self.seeker = None;
-                log::warn!(target: "ovsdb_file", "the database server is gone and has no successor: serving {} on unix:{}",
-                    file.display(), socket.display());
+                let served = format!("serving {} on unix:{}", file.display(), socket.display());
+                match std::mem::take(&mut self.claims_database) {
+                    true => log::info!(target: "ovsdb_file", "{served}"),
+                    false => log::warn!(target: "ovsdb_file", "the database server is gone and has no successor: {served}"),
+                }
+                if let Err(e) = add_remotes(config, &mut self.plane.db, &mut self.plane.reactor) {
+                    log::error!(target: "ovsdb_file", "{e:#}");
+                }
                 self.own_database(config);
             }
             Err(e) => {
@@ -234,8 +274,9 @@ impl Daemon {
 
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
     /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
-    fn end(self, exit: Exit, pid_file: Option<PidFile>) {
-        let Daemon { plane, mut unixctl, database_unixctl, waiting, metrics, _events: events, .. } = self;
+    fn end(self, exit: Exit) {
+        let Daemon { plane, mut unixctl, database_unixctl, waiting, metrics, pid_file, leaving, .. } = self;
+        let events = self._events;
         drop(metrics);
         let ControlPlane { mut db, switch, mut reactor, .. } = plane;
         unixctl.stop_listening();
@@ -243,17 +284,81 @@ impl Daemon {
         db.stop_listening();
         switch.stop(exit);
         drop((db, events, pid_file));
-        for (request, _) in waiting.iter().filter(|(_, wait)| matches!(wait, appctl::Wait::Exit)) {
+        let is_asked = |wait: &appctl::Wait| matches!(wait, appctl::Wait::Exit | appctl::Wait::Handover);
+        for (request, _) in waiting.iter().filter(|(_, wait)| is_asked(wait)) {
             unixctl.reply(request, Ok(String::new()), &mut reactor);
+        }
+        // A successor takes the role now.
+        drop(leaving);
+    }
+
+    /// Goes on with a handover to a successor, if one is wanted or under way.
+    fn hand_over(&mut self, config: &DaemonConfig) -> Turn {
+        let plane = &mut self.plane;
+        if let HandoverState::Wanted(program) = &plane.handover {
+            let program = program.clone();
+            plane.handover = HandoverState::UnderWay;
+            match Leaving::start(&config.program, program.as_deref(), &mut plane.switch, &mut plane.reactor) {
+                Ok(leaving) => self.leaving = Some(leaving),
+                Err(why) => self.stay(&why),
+            }
+        }
+        let Some(leaving) = &mut self.leaving else { return Turn::DONE };
+        match leaving.run(&mut self.plane.switch) {
+            Ok(Step::Going(turn)) => turn,
+            Ok(Step::Over) => {
+                self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
+                Turn::DONE
+            }
+            Err(why) => {
+                self.stay(&why);
+                Turn::MORE
+            }
         }
     }
 
-    fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<Exit> {
+    /// The handover failed: this process goes on, and answers those who asked for it.
+    fn stay(&mut self, why: &str) {
+        log::error!(target: "handover", "{why}; this process goes on");
+        (self.leaving, self.plane.handover) = (None, HandoverState::None);
+        self.plane.switch.stay();
+        let is_exit = |(_, wait): &mut (Request, appctl::Wait)| matches!(wait, appctl::Wait::Handover);
+        for (request, _) in self.waiting.extract_if(.., is_exit) {
+            self.unixctl.reply(&request, Err(why.to_string()), &mut self.plane.reactor);
+        }
+    }
+
+    /// Goes on with the succession of another process.
+    fn succeed(&mut self, config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<()> {
+        if let Some(under_way) = succession
+            && under_way.run(&mut self.plane.switch)? == Step::Over
+        {
+            *succession = None;
+            self.plane.switch.claim(&mut self.plane.reactor);
+            self.claims_database = self.seeker.is_some();
+            if let Some(path) = &config.pid_file {
+                match PidFile::create(path, config.overwrite_pid_file) {
+                    Ok(file) => self.pid_file = Some(file),
+                    Err(e) => log::error!(target: "daemon_unix", "{e}"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn main_loop(
+        &mut self,
+        config: &DaemonConfig,
+        detached: Option<Detached>,
+        succession: &mut Option<Succession>,
+    ) -> Result<Exit> {
         let mut events = Events::with_capacity(256);
         let mut detached = detached;
         loop {
             probes::loop_begins();
+            self.succeed(config, succession)?;
             self.replace_lost_server(config);
+            let handover = self.hand_over(config);
             let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;
             let mut next = db.run(reactor);
             next = next.and(switch.run(db, reactor));
@@ -267,7 +372,10 @@ impl Daemon {
             }
             self.plane.unixctl = self.unixctl.counts;
             self.metrics.run(&mut self.plane, &self.waker);
-            next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn());
+            next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn()).and(handover);
+            if self.claims_database {
+                next = next.and(Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS));
+            }
             if let Some(exit) = self.plane.exit {
                 return Ok(exit);
             }
@@ -302,13 +410,14 @@ impl Daemon {
 
     fn event(&mut self, token: Token) {
         // Each turn of the main loop serves the queues.
-        if token == WAKER || token == QUEUES {
+        let of_handover = self.leaving.as_ref().is_some_and(|leaving| leaving.token() == token);
+        if token == WAKER || token == QUEUES || of_handover {
             return;
         }
         if token == self.signal_token {
             while let Ok(Some(signal)) = self.signals.next() {
                 match signal {
-                    Signal::Terminate | Signal::Interrupt => self.plane.exit = Some(Exit { cleanup: false }),
+                    Signal::Terminate | Signal::Interrupt => self.plane.exit = Some(Exit::default()),
                     Signal::Hangup => {
                         if let Err(e) = vlog().reopen() {
                             log::debug!(target: "vlog", "{e}");
@@ -486,6 +595,15 @@ fn open_db(
             Ok((Db::embedded(&file, lock, &socket, reactor, waker)?, None))
         }
     }
+}
+
+/// Serves the own database at the targets of the command line too.
+fn add_remotes(config: &DaemonConfig, db: &mut Db, reactor: &mut Reactor) -> Result<()> {
+    for remote in config.remotes.iter().filter(|remote| *remote != MANAGERS) {
+        anyhow::ensure!(db.is_embedded(), "--remote={remote}: the database is served by another process");
+        db.add_remote(remote, reactor).with_context(|| format!("--remote={remote}"))?;
+    }
+    Ok(())
 }
 
 /// Whether a termination signal arrived before the main loop could see it.

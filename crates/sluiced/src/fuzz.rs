@@ -3,6 +3,7 @@
 pub use crate::appctl::fuzz::control_arguments;
 
 use crate::appctl::packet_of_hex;
+use crate::handover;
 use crate::state;
 use crate::stream::Endpoint;
 use vlog::vlog;
@@ -28,8 +29,19 @@ pub fn saved_state(bytes: &[u8]) {
     state::parse_file(bytes);
 }
 
+/// A message of a handover.
+pub fn handover_notes(bytes: &[u8]) {
+    handover::parse_notes(bytes);
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_corpus_of_handover_notes_is_replayed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/handover_notes");
+        testkit::replay_corpus(folder, super::handover_notes);
+    }
+
     #[test]
     fn the_corpus_of_saved_state_is_replayed() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/saved_state");

@@ -5,6 +5,7 @@
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
 use crate::dp_features::log_support;
+use crate::handover::InheritedDatapath;
 use crate::implementations::Chosen;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
@@ -40,6 +41,8 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 
 /// One datapath with its slow path.
 pub struct Instance {
+    /// Key of its hash functions.
+    pub(crate) hash_seed: u64,
     /// State shared by its bridges.
     pub backer: Arc<Backer>,
     /// The datapath.
@@ -67,7 +70,10 @@ impl Instance {
         global: Option<&GlobalConfig>,
         wake: &Wake,
     ) -> Result<Instance> {
-        let hash_seed = sys::random::u64().context("no random numbers")?;
+        let hash_seed = match settings.inherited(type_name, short) {
+            Some(inherited) => inherited.hash_seed,
+            None => sys::random::u64().context("no random numbers")?,
+        };
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&SlowPathProbes);
         backer.debug_actions = settings.dummies != DummyMode::Off;
@@ -97,6 +103,7 @@ impl Instance {
             .context("cannot start the slow path")?;
         let zones = Zones::new(datapath.name(), datapath.connections());
         Ok(Instance {
+            hash_seed,
             backer,
             datapath,
             slow,
@@ -361,6 +368,7 @@ fn userspace(
         vlan_limit,
         hash_seed,
         offload: Providers::default(),
+        inheritance: settings.inherited(type_name, short).map(|of| of.inheritance.clone()).unwrap_or_default(),
     };
     let inline = Arc::new(InlineSlowPath {
         backer: backer.clone(),
@@ -403,6 +411,15 @@ pub(crate) struct Settings {
     pub watch: Option<Arc<QueueWatch>>,
     /// Takes sampled packets.
     pub samples: Samples,
+    /// Datapaths of the process that this one succeeds, by name.
+    pub inherited: BTreeMap<String, InheritedDatapath>,
+}
+
+impl Settings {
+    /// The datapath of the process that this one succeeds.
+    fn inherited(&self, type_name: &str, short: &str) -> Option<&InheritedDatapath> {
+        self.inherited.get(&format!("{type_name}@{short}"))
+    }
 }
 
 /// Takes sampled packets, if anything does.

@@ -28,6 +28,7 @@ mod exporters;
 mod facts;
 mod features;
 pub mod fuzz;
+mod handover;
 mod implementations;
 mod instances;
 mod link_protocols;

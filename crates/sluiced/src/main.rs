@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
 use dpif::DummyMode;
 use dpif_netdev::ablation::{Ablation, Optimisation};
-use sluiced::config::{COMPATIBLE, DaemonConfig};
+use sluiced::config::{COMPATIBLE, DaemonConfig, Program};
 use sluiced::daemon;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -180,13 +180,23 @@ fn file(option: Option<Option<PathBuf>>, base: &Path, default: &str) -> Option<P
     option.map(|given| base.join(given.unwrap_or_else(|| PathBuf::from(default))))
 }
 
-fn config(options: Options, started_as: &str) -> DaemonConfig {
+/// How this process was started, with these arguments.
+fn program(arguments: &[OsString], started_as: &str) -> Program {
+    let mut arguments = arguments.iter().cloned();
+    let name = arguments.next().unwrap_or_else(|| started_as.into());
+    // The name of the file, not the file that has it now: a newer one may take its place.
+    let file = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(&name));
+    Program { file, name, arguments: arguments.collect(), directory: std::env::current_dir().ok() }
+}
+
+fn config(options: Options, started_as: &str, program: Program) -> DaemonConfig {
     let run_dir = directory("OVS_RUNDIR", "/var/run/openvswitch");
     let log_dir = directory("OVS_LOGDIR", "/var/log/openvswitch");
     let config_dir = directory("OVS_SYSCONFDIR", "/etc").join("openvswitch");
     let db_dir = std::env::var_os("OVS_DBDIR").map_or_else(|| config_dir.clone(), PathBuf::from);
     DaemonConfig {
         name: "ovs-vswitchd".to_string(),
+        program,
         remote: options.database,
         may_embed: started_as != "ovs-vswitchd",
         remotes: options.remote,
@@ -215,8 +225,8 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
     }
 }
 
-fn run(options: Options, started_as: &str) -> Result<()> {
-    let config = config(options, started_as);
+fn run(options: Options, started_as: &str, program: Program) -> Result<()> {
+    let config = config(options, started_as, program);
     if !config.run_dir.is_absolute() {
         bail!("{}: OVS_RUNDIR must be an absolute path", config.run_dir.display());
     }
@@ -229,13 +239,14 @@ fn main() {
         .first()
         .and_then(|a| Path::new(a).file_name())
         .map_or_else(|| "sluiced".to_string(), |n| n.to_string_lossy().into_owned());
+    let program = program(&arguments, &started_as);
     let options = Options::try_parse_from(arguments).unwrap_or_else(|e| e.exit());
     if options.version {
         println!("{}", COMPATIBLE);
         println!("{} {}", Options::command().get_name(), env!("CARGO_PKG_VERSION"));
         return;
     }
-    if let Err(error) = run(options, &started_as) {
+    if let Err(error) = run(options, &started_as, program) {
         daemon::report_failure(&started_as, &error);
         std::process::exit(1);
     }

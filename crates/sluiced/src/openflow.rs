@@ -10,7 +10,7 @@ use super::reactor::Reactor;
 use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
-use connmgr::{AdminChange, ConnCounters, Held, RefusedPart, SavedState, WORK_PER_TURN};
+use connmgr::{AdminChange, ConnCounters, Held, RefusedPart, SavedState, StateChanges, WORK_PER_TURN};
 use mio::Token;
 use ofproto::backer::Backer;
 use ofproto::ports::{BridgeId, Port, PortTable};
@@ -81,11 +81,16 @@ pub(crate) struct OpenFlow {
     /// The bridge served last.
     served: Option<BridgeId>,
     budgets: Budgets,
+    /// Bridges have sockets.
+    is_open: bool,
+    /// Controllers of bridges, until they have.
+    waiting: BTreeMap<BridgeId, Vec<ControllerConfig>>,
 }
 
 impl OpenFlow {
-    /// No bridges. `next_hops` reads what the kernel knows of the bridges' devices.
-    pub(crate) fn new(run_dir: &Path, next_hops: fn() -> NextHops) -> OpenFlow {
+    /// No bridges. `next_hops` reads what the kernel knows of the bridges' devices. Unless it `is_open`, bridges have no
+    /// sockets and no controllers until [`OpenFlow::open`].
+    pub(crate) fn new(run_dir: &Path, next_hops: fn() -> NextHops, is_open: bool) -> OpenFlow {
         OpenFlow {
             run_dir: run_dir.to_path_buf(),
             next_hops,
@@ -93,6 +98,19 @@ impl OpenFlow {
             bridges: BTreeMap::new(),
             served: None,
             budgets: LIMITS.budgets(),
+            is_open,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Gives all bridges their sockets and controllers.
+    pub(crate) fn open(&mut self, reactor: &mut Reactor, now_ms: u64) {
+        if std::mem::replace(&mut self.is_open, true) {
+            return;
+        }
+        self.bridges.values_mut().for_each(|b| b.listen(reactor));
+        for (bridge, controllers) in std::mem::take(&mut self.waiting) {
+            self.set_controllers(bridge, controllers, reactor, now_ms);
         }
     }
 
@@ -105,7 +123,10 @@ impl OpenFlow {
         instance: &Instance,
         reactor: &mut Reactor,
     ) {
-        let made = OfBridge::open(bridge, name, &self.run_dir, datapath_id, instance, &self.budgets, reactor);
+        let mut made = OfBridge::new(bridge, name, &self.run_dir, datapath_id, instance, &self.budgets);
+        if self.is_open {
+            made.listen(reactor);
+        }
         self.bridges.insert(bridge, made);
     }
 
@@ -120,6 +141,16 @@ impl OpenFlow {
     ) -> Vec<RefusedPart> {
         let Some(b) = self.bridges.get_mut(&bridge) else { return Vec::new() };
         b.restore(saved, (fail_mode, has_controllers), until_admitted, now_ms)
+    }
+
+    /// Follows changes of the state in another process; returns refused parts.
+    pub(crate) fn follow(
+        &mut self,
+        bridge: BridgeId,
+        changes: &StateChanges,
+        now_ms: u64,
+    ) -> Vec<RefusedPart> {
+        self.bridges.get_mut(&bridge).map(|b| b.follow(changes, now_ms)).unwrap_or_default()
     }
 
     /// Sets the addresses of managers whose connections may pass through bridges.
@@ -153,6 +184,10 @@ impl OpenFlow {
         reactor: &mut Reactor,
         now_ms: u64,
     ) {
+        if !self.is_open {
+            self.waiting.insert(bridge, wanted);
+            return;
+        }
         if let Some(b) = self.bridges.get_mut(&bridge) {
             b.set_controllers(wanted, reactor, now_ms);
         }
@@ -179,6 +214,9 @@ impl OpenFlow {
     /// Routes events, advances the time, reconnects, replies and sends, all within the limits of a turn; bridges
     /// take turns in going first.
     pub(crate) fn run(&mut self, instances: &Instances, reactor: &mut Reactor, now_ms: u64) -> Turn {
+        if !self.is_open {
+            return Turn::DONE;
+        }
         let mut next: Turn = instances.iter().map(|i| self.route(&i.backer, reactor, now_ms)).collect();
         let mut work = WORK_PER_TURN;
         self.keep_bounds(reactor, now_ms);

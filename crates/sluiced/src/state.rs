@@ -9,22 +9,28 @@
 //! ([`State::take`]). Nothing in the file is trusted: each part passes the checks of a controller's message. A process
 //! that ends within [`PROOF`] after it restored state leaves a mark, and the next one starts without state.
 
+mod following;
 mod keeper;
 mod lines;
 mod reader;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reader::{SavedBridge, SavedMac};
+pub(crate) use following::{BridgeChanges, Counted};
+pub(crate) use reader::SavedMac;
 
+use connmgr::SavedState;
+use following::FollowedFile;
 use keeper::Keeper;
 use ofproto::backer::Backer;
 use ofproto::ids::BridgeId;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use reader::SavedBridge;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 /// First word of a file.
@@ -66,14 +72,24 @@ pub(crate) struct State {
     followed: Vec<Arc<Backer>>,
     /// The file of the last process was removed.
     is_discarded: bool,
+    /// The state of the process that this one succeeds, while that runs.
+    followed_file: Option<FollowedFile>,
+}
+
+/// State of a bridge, for its start.
+pub(crate) struct Taken {
+    /// The state, without the parts that do not parse.
+    pub(crate) state: SavedState,
+    /// Reasons why parts do not parse.
+    pub(crate) faults: Vec<String>,
+    pub(crate) macs: Vec<SavedMac>,
 }
 
 impl State {
     /// Reads the state that the last process left in `run_dir`.
     pub(crate) fn open(run_dir: &Path, name: &str) -> State {
         let files = Files::of(run_dir, name);
-        let boot =
-            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string();
+        let boot = boot_id();
         let saved = match read(&files, &boot) {
             Ok(saved) => saved,
             Err(e) => {
@@ -81,6 +97,10 @@ impl State {
                 BTreeMap::new()
             }
         };
+        State::new(files, boot, saved)
+    }
+
+    fn new(files: Files, boot: String, saved: BTreeMap<String, SavedBridge>) -> State {
         State {
             files,
             boot,
@@ -90,11 +110,87 @@ impl State {
             keeper: None,
             followed: Vec::new(),
             is_discarded: false,
+            followed_file: None,
         }
     }
 
-    /// The state of a bridge, once.
-    pub(crate) fn take(&mut self, bridge: &str) -> Option<SavedBridge> {
+    /// Follows the state of a running process, which this one succeeds: the first `bytes` of its file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not whole.
+    pub(crate) fn succeed(run_dir: &Path, name: &str, bytes: u64) -> io::Result<State> {
+        let files = Files::of(run_dir, name);
+        let boot = boot_id();
+        let followed_file = FollowedFile::open(&files.state, &boot, bytes)?;
+        Ok(State { followed_file: Some(followed_file), ..State::new(files, boot, BTreeMap::new()) })
+    }
+
+    /// Whether the bridges' state is of a running process, which this one succeeds.
+    pub(crate) fn is_of_running(&self) -> bool {
+        self.followed_file.is_some()
+    }
+
+    /// Reads the changes up to `bytes` of the file of the running process; returns them by bridge, with the learned addresses.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn take_changes(&mut self, bytes: u64) -> io::Result<Vec<(String, BridgeChanges)>> {
+        let boot = &self.boot;
+        self.followed_file.as_mut().map_or_else(|| Ok(Vec::new()), |followed| followed.take_changes(boot, bytes))
+    }
+
+    /// The running process has ended, and has written its last counters: reads them on a thread of their own. The receiver
+    /// gets the rules of each bridge whose counters are higher than in the changes before.
+    pub(crate) fn take_counters(&mut self) -> Option<Receiver<Vec<(String, Counted)>>> {
+        let followed = self.followed_file.take()?;
+        let (path, boot) = (self.files.state.clone(), self.boot.clone());
+        let (counters, receiver) = sync_channel(1);
+        // This process will soon put its own file in place.
+        let file = sys::local::open_own(&path);
+        let read = move || {
+            let counted = file.and_then(|file| followed.counted(&file, &boot));
+            let counted = counted.unwrap_or_else(|e| {
+                log::warn!(target: "state", "{}: {e}: counters of rules lack their last part", path.display());
+                Vec::new()
+            });
+            // The requester may have ended.
+            let _ = counters.send(counted);
+        };
+        match std::thread::Builder::new().name("state".into()).spawn(read) {
+            Ok(_) => Some(receiver),
+            Err(e) => {
+                log::warn!(target: "state", "counters of rules lack their last part: {e}");
+                None
+            }
+        }
+    }
+
+    /// Writes down all changes so far, for a process that follows the file; the receiver gets its length. Until
+    /// [`State::go_on`] the file only grows.
+    ///
+    /// # Errors
+    /// No file is written.
+    pub(crate) fn sync(&mut self, backers: Vec<Arc<Backer>>) -> Result<Receiver<io::Result<u64>>, String> {
+        self.keep(backers);
+        self.keeper.as_ref().map(Keeper::sync).ok_or_else(|| "the state cannot be written".to_string())
+    }
+
+    /// No other process follows the file any longer.
+    pub(crate) fn go_on(&self) {
+        self.keeper.iter().for_each(Keeper::grow_freely);
+    }
+
+    /// The state of a bridge, once; with `only_meters` without its rest.
+    pub(crate) fn take(&mut self, bridge: &str, only_meters: bool) -> Option<Taken> {
+        if let Some(followed) = &self.followed_file {
+            return followed.bridge(bridge).map(Taken::of);
+        }
+        let saved = self.take_saved(bridge)?;
+        let saved = if only_meters { saved.only_meters() } else { saved };
+        Some(Taken::of(&saved))
+    }
+
+    fn take_saved(&mut self, bridge: &str) -> Option<SavedBridge> {
         let saved = self.saved.remove(bridge)?;
         if !std::mem::replace(&mut self.has_restored, true)
             && let Err(e) = fs::write(&self.files.mark, "")
@@ -141,6 +237,18 @@ impl State {
             keeper.finish();
         }
     }
+}
+
+impl Taken {
+    fn of(saved: &SavedBridge) -> Taken {
+        let (state, faults) = saved.parse();
+        Taken { state, faults, macs: saved.macs.clone() }
+    }
+}
+
+/// Identity of this start of the machine.
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
 /// The bridges of a file; none without one.

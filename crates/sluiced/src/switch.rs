@@ -4,6 +4,7 @@
 
 mod carriers;
 mod deleted;
+mod handover;
 mod links;
 mod prefixes;
 mod replace;
@@ -18,6 +19,7 @@ use super::devices::Device;
 use super::dummies::Streams;
 use super::exporters::Exporters;
 use super::facts::FactKeeper;
+use super::handover::Succession;
 use super::instances::{Instance, Instances, Samples, Settings};
 use super::link_protocols::LinkProtocols;
 use super::next_hops::NextHops;
@@ -27,6 +29,7 @@ use super::routing::Routing;
 use super::state::State;
 use super::turn::{Turn, in_steps};
 use crate::slowpath::Wake;
+use handover::{LastCounters, Role};
 use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
@@ -79,14 +82,21 @@ pub struct Switch {
     tls: tls::Settings,
     /// Where metrics are to be served.
     metrics: Option<MetricsAddress>,
+    /// Part in a handover.
+    role: Role,
+    /// The configuration is to be carried out although nothing in it changed.
+    replans: bool,
+    last_counters: LastCounters,
 }
 
 impl Switch {
-    /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself.
-    pub fn start(
+    /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself. In a `succession`
+    /// it begins with the ports and the state of another process.
+    pub(crate) fn start(
         config: &DaemonConfig,
         waker: Arc<mio::Waker>,
         watch: Option<Arc<QueueWatch>>,
+        succession: Option<&Succession>,
     ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
             // The main loop outlives the slow path.
@@ -111,6 +121,11 @@ impl Switch {
             }
         }
         let supported = supported.with_dummies(config.dummies);
+        let state = match succession {
+            Some(succession) => State::succeed(&config.run_dir, &config.name, succession.state_bytes())
+                .context("the state of the process to succeed")?,
+            None => State::open(&config.run_dir, &config.name),
+        };
         // Dummies have no next hops.
         let has_devices = config.dummies != DummyMode::Override;
         let next_hops = if has_devices { NextHops::read } else { NextHops::default };
@@ -123,13 +138,14 @@ impl Switch {
                     ablation: config.ablation.clone(),
                     watch,
                     samples: Samples(Some(exporters.sink())),
+                    inherited: succession.map(|s| s.datapaths().clone()).unwrap_or_default(),
                 },
                 wake,
             ),
             planner: Planner::default(),
             reconfigured: 0,
             facts: FactKeeper::new(&supported, &config.run_dir),
-            openflow: OpenFlow::new(&config.run_dir, next_hops),
+            openflow: OpenFlow::new(&config.run_dir, next_hops, succession.is_none()),
             link_protocols,
             bonds,
             exporters,
@@ -140,13 +156,16 @@ impl Switch {
             links,
             links_dirty: true,
             applied_once: false,
-            state: State::open(&config.run_dir, &config.name),
+            state,
             next_retry_ms: 0,
             unfinished: Vec::new(),
             waited_for_lock: false,
             next_tick_ms: 0,
             tls: config.tls.clone(),
             metrics: None,
+            role: if succession.is_some() { Role::Succeeding } else { Role::Whole },
+            replans: false,
+            last_counters: LastCounters::default(),
         })
     }
 
@@ -203,7 +222,7 @@ impl Switch {
 
     /// Where metrics are to be served; nowhere while another process switches.
     pub(crate) fn metrics_address(&self) -> Option<&MetricsAddress> {
-        self.metrics.as_ref().filter(|_| !self.waited_for_lock)
+        self.metrics.as_ref().filter(|_| !self.waited_for_lock && self.role != Role::Succeeding)
     }
 
     /// Metrics cannot be served; `None`: they can, or are not wanted.
@@ -298,7 +317,8 @@ impl Switch {
             reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms))
+        let counts = self.role == Role::Whole && self.add_last_counters();
+        next.and(Turn::more_if(self.instances.run() || counts)).and(self.streams.run(reactor, now_ms))
     }
 
     /// Passes changes of link protocols' sessions on to the database and the controllers.
@@ -324,6 +344,11 @@ impl Switch {
     /// the database's connection allows: a time that passes unused would keep the main loop busy.
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
+        let is_succeeding = matches!(self.role, Role::Succeeding | Role::Claiming);
+        if self.role == Role::Leaving || is_succeeding && self.applied_once && !self.ends_succession(db) {
+            // The configuration stays as both processes know it.
+            return Turn::DONE;
+        }
         self.set_devices_up_or_down();
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
@@ -333,6 +358,7 @@ impl Switch {
         }
         match db.client_ref().lock_state() {
             LockState::Held => {}
+            LockState::Waiting if is_succeeding => {}
             LockState::Waiting => {
                 self.stand_by(reactor);
                 return Turn::more_if(!self.unfinished.is_empty());
@@ -340,7 +366,9 @@ impl Switch {
             // On a new connection the owner of the lock is not known yet: leave everything running.
             LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
         }
-        let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
+        let first = !self.applied_once
+            || std::mem::take(&mut self.waited_for_lock)
+            || std::mem::take(&mut self.replans);
         let replica = db.client_ref().replica();
         let is_affected = first || affects_desired(replica, &changes);
         let desired = is_affected.then(|| Desired::from_replica(replica, &self.supported));
@@ -374,6 +402,9 @@ impl Switch {
         }
         if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
             self.instances.settled();
+        }
+        if self.role == Role::Succeeding {
+            return next;
         }
         self.keep_state();
         self.write_back(db, reactor.tls.fault(), now_ms);
@@ -605,8 +636,11 @@ impl Switch {
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
     /// before, taps included.
     pub fn stop(self, exit: Exit) {
+        if exit.handed_over {
+            self.count_last();
+        }
         let Switch { instances, devices, openflow, streams, link_protocols, bonds, state, .. } = self;
-        // Packets are still forwarded.
+        // Packets are still forwarded, here or by a successor.
         state.finish(exit.cleanup);
         drop((link_protocols, bonds, openflow, streams));
         if exit.cleanup {

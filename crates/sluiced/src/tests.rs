@@ -94,6 +94,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         vlan_limit: 1,
         hash_seed: 7,
         offload: Providers::default(),
+        inheritance: dpif_netdev::Inheritance::default(),
     };
     let backer = Arc::new(Backer::new(1));
     let wake: Wake = Arc::new(|| {});

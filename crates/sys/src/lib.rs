@@ -6,6 +6,7 @@
 //! that.
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
 
+pub mod channel;
 pub mod clock;
 pub mod counting;
 pub mod daemon;

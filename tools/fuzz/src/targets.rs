@@ -89,6 +89,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("sluice-vsctl-values", sluice::fuzz::vsctl_values, &[Seeds::Files("crates/sluice/corpus/vsctl_values")]),
     target("sluiced-control-arguments", sluiced::fuzz::control_arguments, &[Seeds::Files("crates/sluiced/corpus/control_arguments")]),
     target("sluiced-saved-state", sluiced::fuzz::saved_state, &[Seeds::Files("crates/sluiced/corpus/saved_state")]),
+    target("sluiced-handover-notes", sluiced::fuzz::handover_notes, &[Seeds::Files("crates/sluiced/corpus/handover_notes")]),
     target("sluiced-words", sluiced::fuzz::words, &[Seeds::Files("crates/sluiced/corpus/words")]),
     target("switch-actions", sim::fuzz::actions, &[Seeds::Files("tools/sim/corpus/actions")]),
     target("switch-configuration", sim::fuzz::configuration, &[

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
+use dpif::handover::Lending;
 use packet::{BURST_MAX_PACKETS, Packet, PacketBatch, PacketPool};
 
 use super::{Dummy, MAX_QUEUED, QueueStats, lock};
@@ -107,6 +108,10 @@ impl RxQueue for Rx {
 
     fn counters(&self) -> RxCounters {
         RxCounters { kernel_drops: self.queue().stats().1, ..RxCounters::default() }
+    }
+
+    fn lend(&self) -> io::Result<Lending> {
+        Ok(Lending::Anew)
     }
 }
 

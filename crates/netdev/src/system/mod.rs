@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dpif::SystemPort;
+use dpif::handover::{LentKind, LentQueue};
 use libc::c_int;
 
 use crate::open::{OpenedPort, Opener, Opening};
@@ -188,6 +189,36 @@ fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(Vec<Box<dyn RxQue
         }
     }
     Ok((queues, device))
+}
+
+/// Opens a device by the sockets of its receive queues, which another process lends.
+pub(crate) fn adopt(name: &str, options: &SystemOptions, queues: Vec<LentQueue>) -> io::Result<Port> {
+    let failed = |what: &str| raw::context(format!("device {name}: {what}"));
+    let ifindex = raw::ifindex(name)?;
+    let (mut rx, mut receiving, mut vnet_hdr) = (Vec::<Box<dyn RxQueue>>::new(), None, options.vnet_hdr);
+    for LentQueue { kind, fd } in queues {
+        let bound = raw::bound_ifindex(&fd).map_err(failed("a lent descriptor is no packet socket"))?;
+        if bound != ifindex {
+            let other = io::Error::from(io::ErrorKind::InvalidInput);
+            return Err(failed("a lent socket is of another device")(other));
+        }
+        let fd = Arc::new(fd);
+        let (LentKind::Socket(socket) | LentKind::Ring(socket, _)) = kind else { continue };
+        if receiving.is_none() {
+            (receiving, vnet_hdr) = (Some(fd.clone()), socket.vnet_hdr);
+        }
+        rx.push(match kind {
+            LentKind::Ring(_, slots) => Box::new(
+                ring::RingRx::adopt(fd, rx::Setup::of(socket), slots)
+                    .map_err(failed("cannot map a lent receive ring"))?,
+            ),
+            LentKind::Socket(_) | LentKind::Tap => Box::new(rx::SocketRx::new(fd, rx::Setup::of(socket))),
+        });
+    }
+    let receiving = receiving.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let options = SystemOptions { vnet_hdr, n_rxq: rx.len(), ..options.clone() };
+    let device = SystemDevice { name: name.to_owned(), ifindex, options, receiving };
+    Ok(Port::new(name, ifindex, rx, device))
 }
 
 /// Ring slots of each of `count` queues: a power of two each, within the bound in total.

@@ -13,11 +13,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use dpif::handover::{Lending, LentKind};
 use libc::c_int;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use super::rx::{Expected, Losses, Reader, Setup, Tag};
 use super::{ALL_RING_SLOTS, FEW_SLOTS};
+use crate::lent::lent;
 use crate::port::{RxCounters, RxQueue};
 use crate::raw;
 
@@ -57,7 +59,11 @@ impl Ring {
             tp_frame_nr: slots,
         };
         raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, req)?;
-        let slots = slots as usize;
+        Ring::map(fd, slots as usize)
+    }
+
+    /// Maps the ring of a socket, of that number of slots.
+    fn map(fd: &OwnedFd, slots: usize) -> io::Result<Ring> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -106,7 +112,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; no slice of it outlives `self`.
+        // SAFETY: exactly the mapping made in `map`; no slice of it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.slots * SLOT_BYTES) };
         SLOTS.fetch_sub(self.slots, Ordering::Relaxed);
     }
@@ -153,7 +159,20 @@ pub(crate) struct RingRx {
 impl RingRx {
     pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup, slots: u32) -> io::Result<RingRx> {
         let ring = Ring::new(&fd, slots)?;
-        Ok(RingRx {
+        Ok(RingRx::of(ring, fd, setup))
+    }
+
+    /// Receives by the ring of a socket that another process lends, of that number of slots.
+    pub(crate) fn adopt(fd: Arc<OwnedFd>, setup: Setup, slots: u32) -> io::Result<RingRx> {
+        if !slots.is_power_of_two() || !(SLOTS_A_BLOCK as u32..=MAX_SLOTS).contains(&slots) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a ring of {slots} slots")));
+        }
+        let ring = Ring::map(&fd, slots as usize)?;
+        Ok(RingRx::of(ring, fd, setup))
+    }
+
+    fn of(ring: Ring, fd: Arc<OwnedFd>, setup: Setup) -> RingRx {
+        RingRx {
             ring,
             reader: Reader::new(fd, setup),
             losses: Losses::default(),
@@ -162,7 +181,7 @@ impl RingRx {
             pending_unwanted: false,
             failed: None,
             empty_looks: 0,
-        })
+        }
     }
 
     /// Copies the frame of a slot into `batch`, unless it is filtered.
@@ -285,5 +304,17 @@ impl RxQueue for RingRx {
 
     fn counters(&self) -> RxCounters {
         self.losses.read(&self.reader.fd)
+    }
+
+    fn lend(&self) -> io::Result<Lending> {
+        lent(LentKind::Ring(self.reader.setup.lent(), self.ring.slots as u32), &self.reader.fd)
+    }
+
+    fn place(&self) -> u32 {
+        self.next as u32
+    }
+
+    fn go_on_at(&mut self, place: u32) {
+        self.next = place as usize % self.ring.slots;
     }
 }

@@ -9,12 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use dpif::handover::{Lending, LentKind, LentSocket};
 use libc::{c_int, c_void};
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
 use packet::{
     BURST_MAX_PACKETS, LARGE_FRAME_BYTES, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES,
 };
 
+use crate::lent::lent;
 use crate::port::{RxCounters, RxQueue};
 use crate::raw::{self, OVERFLOW_BYTES, Room};
 
@@ -34,6 +36,20 @@ pub(crate) enum Expected {
 pub(crate) struct Setup {
     pub(crate) vnet_hdr: bool,
     pub(crate) drop_outgoing: bool,
+}
+
+impl Setup {
+    /// Of a socket that another process lends.
+    pub(crate) fn of(socket: LentSocket) -> Setup {
+        let LentSocket { vnet_hdr, drop_outgoing } = socket;
+        Setup { vnet_hdr, drop_outgoing }
+    }
+
+    /// For another process.
+    pub(crate) fn lent(self) -> LentSocket {
+        let Setup { vnet_hdr, drop_outgoing } = self;
+        LentSocket { vnet_hdr, drop_outgoing }
+    }
 }
 
 /// A VLAN tag stripped by the kernel.
@@ -143,6 +159,10 @@ impl RxQueue for SocketRx {
 
     fn counters(&self) -> RxCounters {
         self.losses.read(&self.reader.fd)
+    }
+
+    fn lend(&self) -> io::Result<Lending> {
+        lent(LentKind::Socket(self.reader.setup.lent()), &self.reader.fd)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::{Command, Json, Reply, TypedReply, Wait, available, available_in_database, command, unknown};
 use crate::config::{COMPATIBLE, Exit};
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, HandoverState};
 use crate::status;
 use crate::unixctl::Format;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use sync::Ordering;
 use vlog::vlog;
 
@@ -45,6 +46,13 @@ pub(super) const ROWS: &[Command] = &[
     command("memory/show", "", 0..=0, "count the objects that take most memory", memory_show),
     command("ofproto/list", "", 0..=0, "list the bridges", ofproto_list),
     command("ovsdb-server/compact", "[db]", 0..=1, "compact the database file", compact),
+    command(
+        "sluice/handover",
+        "[program]",
+        0..=1,
+        "start a new process, from a program or this one's, and hand the switch over to it without loss",
+        handover,
+    ),
     command("sluice/help", "[command]", 0..=1, "show the arguments and purpose of all commands or one", help),
     command("sluice/status", "", 0..=0, "report the running switch as one JSON object", status),
     command("version", "", 0..=0, "print the OVS version of this interface", version),
@@ -100,8 +108,16 @@ fn exit(plane: &mut ControlPlane, args: &[String]) -> Reply {
             return Reply::Error(format!("exit: unknown option {other}; use --cleanup or none"));
         }
     };
-    plane.exit = Some(Exit { cleanup });
+    plane.exit = Some(Exit { cleanup, handed_over: false });
     Reply::Later(Wait::Exit)
+}
+
+fn handover(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    if !matches!(plane.handover, HandoverState::None) {
+        return Reply::Error("another handover is under way".to_string());
+    }
+    plane.handover = HandoverState::Wanted(args.first().map(PathBuf::from));
+    Reply::Later(Wait::Handover)
 }
 
 fn version(_: &mut ControlPlane, _: &[String]) -> Reply {

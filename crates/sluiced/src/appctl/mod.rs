@@ -62,6 +62,8 @@ pub enum Wait {
     Work(Work),
     /// The end of the daemon, which sends the reply.
     Exit,
+    /// The end of the daemon, or a failure of its handover.
+    Handover,
     /// The outcome of the compaction of the database's file.
     Compacted(Receiver<Result<(), String>>),
 }
@@ -86,7 +88,7 @@ impl Wait {
                 None
             }
             Wait::Work(work) => work.part(),
-            Wait::Exit => None,
+            Wait::Exit | Wait::Handover => None,
             Wait::Compacted(outcome) => match outcome.try_recv() {
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => {

@@ -13,7 +13,7 @@ use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
 use connmgr::{
     AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
-    InBandConfig, Refusal, RefusedPart, RemoteConfig, SavedState,
+    InBandConfig, Refusal, RefusedPart, RemoteConfig, SavedState, StateChanges,
 };
 use dpif::Datapath;
 use log::LevelFilter;
@@ -68,30 +68,15 @@ pub(super) struct OfBridge {
 }
 
 impl OfBridge {
-    /// Opens the sockets of a bridge of that instance: management and snoop.
-    pub(super) fn open(
+    /// A bridge of that instance, without sockets.
+    pub(super) fn new(
         id: BridgeId,
         name: &str,
         run_dir: &Path,
         datapath_id: u64,
         instance: &Instance,
         budgets: &Budgets,
-        reactor: &mut Reactor,
     ) -> OfBridge {
-        let mut listen = |suffix: &str| {
-            let endpoint = Endpoint::PassiveUnix(run_dir.join(format!("{name}.{suffix}")));
-            let token = reactor.token();
-            let listener = Listener::open(&endpoint, NO_DSCP, reactor.registry(), token);
-            if let Err(e) = &listener {
-                log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
-            }
-            listener.ok().inspect(|_| log::debug!(target: "connmgr", "{name}: listening at {endpoint}"))
-        };
-        let (management, snoop) = (listen("mgmt"), listen("snoop"));
-        if management.is_some() {
-            let path = run_dir.join(format!("{name}.mgmt"));
-            log::info!(target: "connmgr", "{name}: added service controller \"punix:{}\"", path.display());
-        }
         OfBridge {
             id,
             run_dir: run_dir.to_path_buf(),
@@ -103,8 +88,8 @@ impl OfBridge {
             versions: VersionSet::IMPLEMENTED,
             mgr: Connmgr::sharing(budgets.clone()),
             flushes: Flushes::default(),
-            management,
-            snoop,
+            management: None,
+            snoop: None,
             controllers: BTreeMap::new(),
             links: BTreeMap::new(),
             configured: None,
@@ -112,6 +97,25 @@ impl OfBridge {
             managers: BTreeSet::new(),
             in_band: InBandConfig::default(),
             resolves_at_ms: None,
+        }
+    }
+
+    /// Opens its sockets: management and snoop.
+    pub(super) fn listen(&mut self, reactor: &mut Reactor) {
+        let (name, run_dir) = (&self.name, &self.run_dir);
+        let mut listen = |suffix: &str| {
+            let endpoint = Endpoint::PassiveUnix(run_dir.join(format!("{name}.{suffix}")));
+            let token = reactor.token();
+            let listener = Listener::open(&endpoint, NO_DSCP, reactor.registry(), token);
+            if let Err(e) = &listener {
+                log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
+            }
+            listener.ok().inspect(|_| log::debug!(target: "connmgr", "{name}: listening at {endpoint}"))
+        };
+        (self.management, self.snoop) = (listen("mgmt"), listen("snoop"));
+        if self.management.is_some() {
+            let path = run_dir.join(format!("{name}.mgmt"));
+            log::info!(target: "connmgr", "{name}: added service controller \"punix:{}\"", path.display());
         }
     }
 
@@ -155,6 +159,11 @@ impl OfBridge {
         };
         self.apply(configure, now_ms);
         self.with_mgr(|mgr, ctx| mgr.restore(saved, until_admitted, ctx, now_ms))
+    }
+
+    /// Follows changes of the state in another process; returns refused parts.
+    pub(super) fn follow(&mut self, changes: &StateChanges, now_ms: u64) -> Vec<RefusedPart> {
+        self.with_mgr(|mgr, ctx| mgr.follow(changes, ctx, now_ms))
     }
 
     /// Name of the bridge.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -38,6 +39,10 @@ struct Orders {
     stop: bool,
     /// The whole state is to be written before the end.
     finish: bool,
+    /// The file is to grow only, while another process follows it.
+    grow_only: Option<bool>,
+    /// Gets the bytes of the file, once all changes so far are in it.
+    synced: Option<SyncSender<io::Result<u64>>>,
 }
 
 #[derive(Default)]
@@ -83,6 +88,7 @@ impl Keeper {
             macs: BTreeMap::new(),
             proof_at: is_unproved.then(|| Instant::now() + PROOF),
             retry_at: None,
+            grow_only: false,
         };
         let of_thread = shared.clone();
         let thread =
@@ -95,6 +101,19 @@ impl Keeper {
     /// Follows these datapaths from now on.
     pub(super) fn follow(&self, backers: &[Arc<Backer>]) {
         follow(&self.shared, backers);
+    }
+
+    /// Writes all changes so far; the receiver gets the bytes of the file, to which later changes are appended until
+    /// [`Keeper::grow_freely`].
+    pub(super) fn sync(&self) -> Receiver<io::Result<u64>> {
+        let (synced, bytes) = sync_channel(1);
+        self.shared.order(|orders| (orders.grow_only, orders.synced) = (Some(true), Some(synced)));
+        bytes
+    }
+
+    /// Lets the file be written anew.
+    pub(super) fn grow_freely(&self) {
+        self.shared.order(|orders| orders.grow_only = Some(false));
     }
 
     /// Writes the whole state and ends.
@@ -140,6 +159,8 @@ struct Writer {
     proof_at: Option<Instant>,
     /// Time of the next attempt after a failure.
     retry_at: Option<Instant>,
+    /// The file is not written anew.
+    grow_only: bool,
 }
 
 impl Writer {
@@ -147,14 +168,15 @@ impl Writer {
         let mut macs_at = Instant::now() + MACS;
         loop {
             let at = self.proof_at.map_or(macs_at, |at| at.min(macs_at));
-            let Orders { backers, stop, finish, .. } = wait(shared, at);
+            let Orders { backers, stop, finish, grow_only, synced, .. } = wait(shared, at);
+            self.grow_only = !stop && grow_only.unwrap_or(self.grow_only);
             if let Some(backers) = backers {
                 self.backers = backers;
                 self.file = None;
             }
             let now = Instant::now();
             self.prove(stop);
-            if !stop && self.retry_at.is_some_and(|at| now < at) {
+            if !stop && synced.is_none() && self.retry_at.is_some_and(|at| now < at) {
                 continue;
             }
             self.retry_at = None;
@@ -162,10 +184,14 @@ impl Writer {
                 true => self.write_anew(),
                 false => self.write_changes(),
             };
-            if now >= macs_at {
+            if now >= macs_at || synced.is_some() {
                 let written = done.and_then(|()| self.write_macs());
                 macs_at = now + MACS * (1 + written.as_ref().map_or(0, |macs| macs / MACS_A_TIME));
                 done = written.map(drop);
+            }
+            if let Some(synced) = synced {
+                // The requester may have given up.
+                let _ = synced.send(self.bytes(&done));
             }
             if let Err(e) = done {
                 log::warn!(target: "state", "{}: {e}: the next process may start without the present rules", self.files.state.display());
@@ -202,10 +228,24 @@ impl Writer {
             self.put_changes(&mut text, &backer.view(), waiting);
         }
         self.append(&text)?;
-        if lost || self.changes_bytes > self.whole_bytes.max(CHANGES_MIN_BYTES) {
+        if lost && self.grow_only {
+            // The process that follows the file would miss them.
+            self.file = None;
+            return Err(io::Error::other("the rules change faster than they can be written"));
+        }
+        if lost || !self.grow_only && self.changes_bytes > self.whole_bytes.max(CHANGES_MIN_BYTES) {
             self.write_anew()?;
         }
         Ok(())
+    }
+
+    /// Bytes of the file after the last writing.
+    fn bytes(&self, done: &io::Result<()>) -> io::Result<u64> {
+        match (done, &self.file) {
+            (Err(e), _) => Err(io::Error::new(e.kind(), e.to_string())),
+            (Ok(()), Some(file)) => Ok(file.metadata()?.len()),
+            (Ok(()), None) => Err(io::Error::other("there is no file of state")),
+        }
     }
 
     fn append(&mut self, text: &str) -> io::Result<()> {
@@ -373,7 +413,7 @@ fn wait(shared: &Shared, at: Instant) -> Orders {
     loop {
         let mut orders = lock(&shared.orders);
         let now = Instant::now();
-        if orders.stop || orders.backers.is_some() || now >= until {
+        if orders.stop || orders.backers.is_some() || orders.synced.is_some() || now >= until {
             return std::mem::take(&mut orders);
         }
         if orders.wake {

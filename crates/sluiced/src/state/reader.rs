@@ -2,15 +2,16 @@
 
 use super::lines;
 use super::{MAGIC, VERSION};
-use connmgr::SavedState;
+use connmgr::{SavedState, StateChanges};
 use flow::{MacAddr, TlvTable};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
-use ofproto::flow_mod::SavedRule;
+use ofproto::flow_mod::{Past, SavedRule};
 use openflow::Format;
-use openflow::msg::group::GroupModCommand;
-use openflow::msg::meter::MeterModCommand;
+use openflow::msg::flow_mod::FlowMod;
+use openflow::msg::group::{Group, GroupModCommand};
+use openflow::msg::meter::{Meter, MeterModCommand};
 use openflow::text::{flow_mod_of, parse_group_mod, parse_meter_mod};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Read};
 
 /// Most bytes of a line: a rule of the longest actions.
@@ -31,6 +32,17 @@ pub(crate) struct SavedBridge {
     rules: BTreeMap<Identity, String>,
     /// Learned addresses, least recently seen first.
     pub(crate) macs: Vec<SavedMac>,
+    /// Changes since [`SavedBridge::note_changes`].
+    changes: Option<Box<Changes>>,
+}
+
+/// Parts of a bridge that changed.
+#[derive(Debug, Default, PartialEq)]
+struct Changes {
+    tlv: bool,
+    meters: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+    rules: BTreeSet<Identity>,
 }
 
 /// A learned address.
@@ -49,42 +61,74 @@ pub(crate) struct SavedMac {
 /// # Errors
 /// The file cannot be read, or is not whole.
 pub(super) fn read(file: impl Read, boot: &str) -> io::Result<BTreeMap<String, SavedBridge>> {
-    let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_string());
-    let mut input = BufReader::with_capacity(1 << 16, file.take(FILE_MAX));
-    let mut line = String::new();
-    if !next_line(&mut input, &mut line)? {
-        return Err(bad("the file is empty"));
-    }
-    let head: Vec<&str> = line.split('\t').collect();
-    match head[..] {
-        [MAGIC, VERSION, of] if of == boot => {}
-        [MAGIC, VERSION, _] => return Ok(BTreeMap::new()),
-        [MAGIC, version, ..] => return Err(bad(&format!("unknown version {version}"))),
-        _ => return Err(bad("not a file of state")),
-    }
-    let (mut bridges, mut at, mut is_whole) = (BTreeMap::new(), None::<String>, false);
-    let mut number = 1;
-    while next_line(&mut input, &mut line)? {
-        number += 1;
-        let (kind, rest) = line.split_once('\t').unwrap_or((&line, ""));
-        match kind {
-            lines::WHOLE => is_whole = true,
-            lines::BRIDGE => at = Some(rest.to_string()),
-            lines::BRIDGE_GONE => drop(bridges.remove(rest)),
-            _ => {
-                let bridge: &mut SavedBridge = match &at {
-                    Some(name) if bridges.contains_key(name) => match bridges.get_mut(name) {
-                        Some(bridge) => bridge,
-                        None => continue,
-                    },
-                    Some(name) => bridges.entry(name.clone()).or_default(),
-                    None => return Err(bad(&format!("line {number}: no bridge"))),
-                };
-                bridge.take(kind, rest).ok_or_else(|| bad(&format!("line {number}: bad {kind}")))?;
+    let mut lines = Lines::default();
+    lines.read(file.take(FILE_MAX), boot)?;
+    if lines.is_whole { Ok(lines.bridges) } else { Err(bad("the file is not whole")) }
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}
+
+/// The lines of a file so far.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) bridges: BTreeMap<String, SavedBridge>,
+    /// Bridge of the last line.
+    at: Option<String>,
+    pub(super) is_whole: bool,
+    number: usize,
+    is_of_former_start: bool,
+}
+
+impl Lines {
+    /// Reads on, to the end of the last whole line. Lines of an earlier start of the machine are skipped.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a malformed line.
+    pub(super) fn read(&mut self, file: impl Read, boot: &str) -> io::Result<()> {
+        let mut input = BufReader::with_capacity(1 << 16, file);
+        let mut line = String::new();
+        if self.number == 0 && !next_line(&mut input, &mut line)? {
+            return Err(bad("the file is empty"));
+        }
+        if self.number == 0 {
+            self.number = 1;
+            match line.split('\t').collect::<Vec<_>>()[..] {
+                [MAGIC, VERSION, of] => self.is_of_former_start = of != boot,
+                [MAGIC, version, ..] => return Err(bad(&format!("unknown version {version}"))),
+                _ => return Err(bad("not a file of state")),
             }
         }
+        if self.is_of_former_start {
+            self.is_whole = true;
+            return Ok(());
+        }
+        while next_line(&mut input, &mut line)? {
+            self.number += 1;
+            self.take(&line)?;
+        }
+        Ok(())
     }
-    if is_whole { Ok(bridges) } else { Err(bad("the file is not whole")) }
+
+    fn take(&mut self, line: &str) -> io::Result<()> {
+        let (kind, rest) = line.split_once('\t').unwrap_or((line, ""));
+        match kind {
+            lines::WHOLE => self.is_whole = true,
+            lines::BRIDGE => self.at = Some(rest.to_string()),
+            lines::BRIDGE_GONE => drop(self.bridges.remove(rest)),
+            _ => {
+                let number = self.number;
+                let name = self.at.as_ref().ok_or_else(|| bad(&format!("line {number}: no bridge")))?;
+                if !self.bridges.contains_key(name) {
+                    self.bridges.insert(name.clone(), SavedBridge::default());
+                }
+                let taken = self.bridges.get_mut(name).and_then(|bridge| bridge.take(kind, rest));
+                taken.ok_or_else(|| bad(&format!("line {number}: bad {kind}")))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads a line without its end; `false` at the end of the file, or at a line that lacks its end.
@@ -105,19 +149,50 @@ impl SavedBridge {
         match kind {
             lines::RULE => {
                 let (identity, value) = identity(rest)?;
+                self.note(|c| c.rules.insert(identity.clone()));
                 self.rules.insert(identity, value.to_string());
             }
-            lines::RULE_GONE => drop(self.rules.remove(&identity(rest)?.0)),
+            lines::RULE_GONE => {
+                let (identity, _) = identity(rest)?;
+                self.rules.remove(&identity);
+                self.note(|c| c.rules.insert(identity.clone()));
+            }
             lines::TABLE_GONE => {
                 let table: u8 = rest.parse().ok()?;
-                self.rules.retain(|(of, ..), _| *of != table);
+                let gone = self.rules.extract_if(.., |(of, ..), _| *of == table).map(|(identity, _)| identity);
+                match &mut self.changes {
+                    Some(changes) => changes.rules.extend(gone),
+                    None => gone.for_each(drop),
+                }
             }
-            lines::GROUP => drop(self.groups.insert(numbered(rest)?.0, numbered(rest)?.1.to_string())),
-            lines::GROUP_GONE => drop(self.groups.remove(&rest.parse().ok()?)),
-            lines::GROUPS_GONE => self.groups.clear(),
-            lines::METER => drop(self.meters.insert(numbered(rest)?.0, numbered(rest)?.1.to_string())),
-            lines::METER_GONE => drop(self.meters.remove(&rest.parse().ok()?)),
-            lines::TLV_GONE => self.tlv = TlvTable::EMPTY,
+            lines::GROUP => {
+                let (id, text) = numbered(rest)?;
+                self.groups.insert(id, text.to_string());
+                self.note(|c| c.groups.insert(id));
+            }
+            lines::GROUP_GONE => {
+                let id = rest.parse().ok()?;
+                self.groups.remove(&id);
+                self.note(|c| c.groups.insert(id));
+            }
+            lines::GROUPS_GONE => {
+                let gone = std::mem::take(&mut self.groups);
+                self.changes.iter_mut().for_each(|c| c.groups.extend(gone.keys()));
+            }
+            lines::METER => {
+                let (id, text) = numbered(rest)?;
+                self.meters.insert(id, text.to_string());
+                self.note(|c| c.meters.insert(id));
+            }
+            lines::METER_GONE => {
+                let id = rest.parse().ok()?;
+                self.meters.remove(&id);
+                self.note(|c| c.meters.insert(id));
+            }
+            lines::TLV_GONE => {
+                self.tlv = TlvTable::EMPTY;
+                self.note(|c| std::mem::replace(&mut c.tlv, true));
+            }
             lines::TLV => {
                 let numbers: Vec<u16> = rest.split('\t').map_while(|n| n.parse().ok()).collect();
                 let [index, class, ty, len] = numbers[..] else { return None };
@@ -130,44 +205,108 @@ impl SavedBridge {
         Some(())
     }
 
+    /// Notes a change, if changes are noted.
+    fn note(&mut self, note: impl FnOnce(&mut Changes) -> bool) {
+        self.changes.as_deref_mut().map(note);
+    }
+
     /// Its meters alone.
     pub(crate) fn only_meters(self) -> SavedBridge {
         SavedBridge { meters: self.meters, ..SavedBridge::default() }
     }
 
+    /// Notes what changes from now on.
+    pub(super) fn note_changes(&mut self) {
+        self.changes = Some(Box::default());
+    }
+
     /// The state in its types; text that does not parse is left out, with the reason.
     pub(crate) fn parse(&self) -> (SavedState, Vec<String>) {
         let mut faults = Vec::new();
-        let mut kept = |text: &str, error: &dyn std::fmt::Display| faults.push(format!("{text}: {error}"));
         let mut state = SavedState { tlv: self.tlv.clone(), ..SavedState::default() };
-        for text in self.meters.values() {
-            match parse_meter_mod(text, MeterModCommand::Add) {
-                Ok(add) => state.meters.push(add.meter),
-                Err(e) => kept(text, &e),
-            }
-        }
-        for text in self.groups.values() {
-            match parse_group_mod(text, GroupModCommand::Add, &self.tlv) {
-                Ok(add) => state.groups.push(add.group),
-                Err(e) => kept(text, &e),
-            }
-        }
-        for ((table, priority, matching), value) in &self.rules {
-            let fields: Vec<&str> = value.splitn(7, '\t').collect();
-            let parts = (lines::past(&fields), fields.get(5), fields.get(6));
-            let (Some(past), Some(properties), Some(actions)) = parts else {
-                kept(value, &"fields are missing");
-                continue;
-            };
-            let comma = if matching.is_empty() { "" } else { "," };
-            let text =
-                format!("table={table},priority={priority},{matching}{comma}{properties},actions={actions}");
-            match parse_flow_mod(&text, FlowModCommand::Add, &self.tlv) {
-                Ok(add) => state.rules.push(SavedRule { added: flow_mod_of(Format::Standard, add), past }),
-                Err(e) => kept(&text, &e),
-            }
-        }
+        keep(self.meters.values().map(|text| meter(text)), &mut state.meters, &mut faults);
+        keep(self.groups.values().map(|text| self.group(text)), &mut state.groups, &mut faults);
+        keep(self.rules.iter().map(|(identity, value)| self.rule(identity, value)), &mut state.rules, &mut faults);
         (state, faults)
+    }
+
+    /// The changes since [`SavedBridge::note_changes`] in their types, as [`SavedBridge::parse`].
+    pub(crate) fn take_changes(&mut self) -> (StateChanges, Vec<String>) {
+        let Some(changes) = self.changes.replace(Box::default()) else { return Default::default() };
+        let Changes { tlv, meters, groups, rules } = *changes;
+        let (mut faults, mut out) = (Vec::new(), StateChanges::default());
+        out.tlv = tlv.then(|| self.tlv.clone());
+        let there = meters.iter().filter_map(|id| self.meters.get(id));
+        keep(there.map(|text| meter(text)), &mut out.meters, &mut faults);
+        out.meters_gone = meters.into_iter().filter(|id| !self.meters.contains_key(id)).collect();
+        let there = groups.iter().filter_map(|id| self.groups.get(id));
+        keep(there.map(|text| self.group(text)), &mut out.groups, &mut faults);
+        out.groups_gone = groups.into_iter().filter(|id| !self.groups.contains_key(id)).collect();
+        let (there, gone): (Vec<_>, Vec<_>) = rules.into_iter().partition(|of| self.rules.contains_key(of));
+        let there = there.iter().filter_map(|of| Some((of, self.rules.get(of)?)));
+        keep(there.map(|(of, value)| self.rule(of, value)), &mut out.rules, &mut faults);
+        keep(gone.iter().map(|of| self.deletion(of)), &mut out.rules_gone, &mut faults);
+        (out, faults)
+    }
+
+    /// Rules whose counters differ from those of `before`, with the difference.
+    pub(crate) fn counted_since(&self, before: &SavedBridge) -> Vec<(FlowMod, Past)> {
+        let mut counted = Vec::new();
+        for (identity, value) in &self.rules {
+            let old = before.rules.get(identity);
+            let (Some(now), Some(then)) = (past_of(value), old.and_then(|old| past_of(old))) else { continue };
+            if (now.packets, now.bytes, now.used_ms) == (then.packets, then.bytes, then.used_ms) {
+                continue;
+            }
+            let (packets, bytes) = (now.packets.checked_sub(then.packets), now.bytes.checked_sub(then.bytes));
+            if let (Some(packets), Some(bytes), Ok(rule)) = (packets, bytes, self.deletion(identity)) {
+                counted.push((rule, Past { packets, bytes, ..now }));
+            }
+        }
+        counted
+    }
+
+    fn group(&self, text: &str) -> Result<Group, String> {
+        let add = parse_group_mod(text, GroupModCommand::Add, &self.tlv);
+        add.map(|add| add.group).map_err(|e| format!("{text}: {e}"))
+    }
+
+    fn rule(&self, (table, priority, matching): &Identity, value: &str) -> Result<SavedRule, String> {
+        let fields: Vec<&str> = value.splitn(7, '\t').collect();
+        let parts = (lines::past(&fields), fields.get(5), fields.get(6));
+        let (Some(past), Some(properties), Some(actions)) = parts else {
+            return Err(format!("{value}: fields are missing"));
+        };
+        let comma = if matching.is_empty() { "" } else { "," };
+        let text = format!("table={table},priority={priority},{matching}{comma}{properties},actions={actions}");
+        let add = parse_flow_mod(&text, FlowModCommand::Add, &self.tlv).map_err(|e| format!("{text}: {e}"))?;
+        Ok(SavedRule { added: flow_mod_of(Format::Standard, add), past })
+    }
+
+    /// The deletion of one rule.
+    fn deletion(&self, (table, priority, matching): &Identity) -> Result<FlowMod, String> {
+        let comma = if matching.is_empty() { "" } else { "," };
+        let text = format!("table={table},priority={priority}{comma}{matching}");
+        let delete = parse_flow_mod(&text, FlowModCommand::DeleteStrict, &self.tlv);
+        delete.map(|delete| flow_mod_of(Format::Standard, delete)).map_err(|e| format!("{text}: {e}"))
+    }
+}
+
+fn meter(text: &str) -> Result<Meter, String> {
+    parse_meter_mod(text, MeterModCommand::Add).map(|add| add.meter).map_err(|e| format!("{text}: {e}"))
+}
+
+fn past_of(value: &str) -> Option<Past> {
+    lines::past(&value.splitn(6, '\t').collect::<Vec<_>>())
+}
+
+/// Sorts parts from reasons why there are none.
+fn keep<T>(parts: impl Iterator<Item = Result<T, String>>, good: &mut Vec<T>, faults: &mut Vec<String>) {
+    for part in parts {
+        match part {
+            Ok(part) => good.push(part),
+            Err(why) => faults.push(why),
+        }
     }
 }
 

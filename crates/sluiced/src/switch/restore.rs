@@ -1,7 +1,7 @@
 //! State of the last process: bridges begin with it, and this process keeps its own.
 
 use super::Switch;
-use crate::state::SavedMac;
+use crate::state::{SavedMac, Taken};
 use connmgr::RefusedPart;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
@@ -18,22 +18,21 @@ impl Switch {
     /// their whole bundle.
     pub(super) fn restore(&mut self, id: BridgeId, name: &str) {
         let global = self.planner.desired().global.clone();
-        let Some(saved) = self.state.take(name) else { return };
-        if global.restore == Restore::Never {
+        let is_of_running = self.state.is_of_running();
+        let by_scripts = global.flow_restore_wait && !is_of_running;
+        let Some(Taken { mut state, faults, macs }) = self.state.take(name, by_scripts) else { return };
+        if global.restore == Restore::Never && !is_of_running {
             return;
         }
-        let by_scripts = global.flow_restore_wait;
-        let saved = if by_scripts { saved.only_meters() } else { saved };
         let Some(config) = self.planner.desired().bridges.get(name) else { return };
         let has_controllers = config.controllers.iter().any(|c| c.kind == ControllerKind::Primary);
         let fail_mode = config.options.fail_mode;
-        let (mut state, faults) = saved.parse();
         state.meters_only = by_scripts;
         if by_scripts && state.meters.is_empty() {
             return;
         }
         // Rules of scripts outlive the first message of a controller, as with OVS, and so do their meters.
-        let until_admitted = global.restore == Restore::Auto && !by_scripts;
+        let until_admitted = global.restore == Restore::Auto && !by_scripts && !is_of_running;
         let now_ms = sys::clock::monotonic_ms();
         let refused = self.openflow.restore(id, &state, (fail_mode, has_controllers), until_admitted, now_ms);
         let left_out = faults.len() + refused.len();
@@ -51,7 +50,7 @@ impl Switch {
         for line in faults.into_iter().chain(refused).take(NAMED_MAX) {
             log::warn!(target: "state", "{name}: left out: {line}");
         }
-        self.state.macs.insert(id, saved.macs);
+        self.state.macs.insert(id, macs);
     }
 
     /// Keeps state for the next process, once the first configuration is in force; none if the database says so.
@@ -61,7 +60,7 @@ impl Switch {
         }
         match self.planner.desired().global.restore {
             Restore::Auto | Restore::Always => {
-                self.state.keep(self.instances.iter().map(|instance| instance.backer.clone()).collect());
+                self.state.keep(self.backers());
             }
             Restore::Never => self.state.discard(),
         }

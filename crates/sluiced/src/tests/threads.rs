@@ -50,6 +50,7 @@ impl Rig {
             vlan_limit: 1,
             hash_seed: 7,
             offload: Providers::default(),
+            inheritance: dpif_netdev::Inheritance::default(),
         };
         let backer = Arc::new(Backer::new(1));
         let wake: Wake = Arc::new(|| {});

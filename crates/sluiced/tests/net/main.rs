@@ -29,6 +29,7 @@ mod dummy;
 mod events;
 mod external_db;
 mod guide;
+mod handover;
 mod helpers;
 mod kernel;
 mod kernel_cost;

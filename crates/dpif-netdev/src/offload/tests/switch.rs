@@ -52,6 +52,7 @@ impl Rig {
             vlan_limit: 1,
             hash_seed: 7,
             offload,
+            inheritance: crate::Inheritance::default(),
         };
         Rig { datapath: UserspaceDatapath::start(&config, Arc::new(NoSlowPath)).unwrap(), dummies }
     }

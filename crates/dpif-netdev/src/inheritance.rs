@@ -1,0 +1,113 @@
+//! [`Inheritance`]: ports of the process that a datapath succeeds.
+
+use dpif::handover::{LentPort, LentQueue};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use sync::{Mutex, lock};
+
+/// Ports of the process that a datapath succeeds, until the change. Copies share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Inheritance(Option<Arc<Mutex<Inherited>>>);
+
+#[derive(Debug, Default)]
+struct Inherited {
+    /// Ports by name.
+    ports: BTreeMap<String, LentPort>,
+    /// Receive queues wait for [`Inheritance::end`].
+    is_waiting: bool,
+    /// The first port that could not be opened by its lent queues.
+    fault: Option<String>,
+}
+
+/// How a port of a successor is opened.
+#[derive(Debug)]
+pub enum Opening {
+    /// As always.
+    Usual,
+    /// By lent queues.
+    By(Vec<LentQueue>),
+    /// Only after the change: the other process may have its device.
+    Later,
+}
+
+impl Inheritance {
+    /// Of these ports.
+    pub fn new(ports: Vec<LentPort>) -> Inheritance {
+        let ports = ports.into_iter().map(|port| (port.name.clone(), port)).collect();
+        let inherited = Inherited { ports, is_waiting: true, fault: None };
+        Inheritance(Some(Arc::new(Mutex::new(inherited))))
+    }
+
+    /// Whether receive queues wait for the change.
+    pub fn is_waiting(&self) -> bool {
+        self.0.as_ref().is_some_and(|all| lock(all).is_waiting)
+    }
+
+    /// The number of a port in the other process.
+    pub fn number(&self, name: &str) -> Option<DpPort> {
+        let all = lock(self.0.as_ref()?);
+        all.ports.get(name).filter(|_| all.is_waiting).map(|port| port.number)
+    }
+
+    /// How to open a port, once for lent queues; `has_device`: two processes cannot have it open.
+    pub fn opening(&self, name: &str, type_name: &str, has_device: bool) -> Opening {
+        let Some(mut all) = self.0.as_ref().map(|all| lock(all)).filter(|all| all.is_waiting) else {
+            return Opening::Usual;
+        };
+        match all.ports.get_mut(name).filter(|port| port.type_name == type_name) {
+            Some(port) if !port.queues.is_empty() => Opening::By(std::mem::take(&mut port.queues)),
+            _ if has_device => Opening::Later,
+            _ => Opening::Usual,
+        }
+    }
+
+    /// Notes a port that could not be opened by its lent queues.
+    pub fn failed(&self, fault: String) {
+        if let Some(all) = &self.0 {
+            lock(all).fault.get_or_insert(fault);
+        }
+    }
+
+    /// The first such port.
+    pub fn fault(&self) -> Option<String> {
+        lock(self.0.as_ref()?).fault.clone()
+    }
+
+    /// The change is over: ports are opened as always, and unused queues are closed.
+    pub fn end(&self) {
+        if let Some(all) = &self.0 {
+            let mut all = lock(all);
+            (all.ports, all.is_waiting) = (BTreeMap::new(), false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dpif::handover::LentKind;
+
+    #[test]
+    fn an_inherited_port_is_opened_once_by_its_queues_and_others_after_the_change() {
+        let fd = std::fs::File::open("/dev/null").unwrap().into();
+        let queues = vec![LentQueue { kind: LentKind::Tap, fd }];
+        let port = |name: &str, type_name: &str, n, queues| LentPort {
+            name: name.to_string(),
+            type_name: type_name.to_string(),
+            number: DpPort(n),
+            queues,
+        };
+        let all = Inheritance::new(vec![port("p1", "tap", 3, queues), port("v1", "vxlan", 4, Vec::new())]);
+        assert_eq!((all.number("p1"), all.number("v1"), all.number("p2")), (Some(DpPort(3)), Some(DpPort(4)), None));
+        assert!(matches!(all.opening("p1", "system", true), Opening::Later), "another type");
+        assert!(matches!(all.opening("p1", "tap", true), Opening::By(queues) if queues.len() == 1));
+        assert!(matches!(all.opening("p1", "tap", true), Opening::Later), "its queues are taken");
+        assert!(matches!(all.opening("v1", "vxlan", false), Opening::Usual));
+        assert!(matches!(all.opening("p2", "system", true), Opening::Later));
+        all.end();
+        assert!(matches!(all.opening("p2", "system", true), Opening::Usual));
+        assert_eq!(all.number("p1"), None);
+        assert!(matches!(Inheritance::default().opening("p1", "tap", true), Opening::Usual));
+    }
+}

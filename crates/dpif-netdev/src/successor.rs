@@ -1,0 +1,59 @@
+//! [`Handover`] of the userspace datapath: receive queues pass to another process, or come from one.
+
+use super::inbox::Control;
+use super::pool::PmdPool;
+use super::queues::Rx;
+use dpif::PmdId;
+use dpif::handover::{Handover, Lending, LentPort, LentQueue, QueuePlace};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use sync::lock;
+
+impl Handover for PmdPool {
+    fn lend(&self) -> Result<Vec<LentPort>, String> {
+        let s = lock(&self.state);
+        let threads = s.running.values().map(|running| &running.thread);
+        let asked = self.cores.ask(threads, Control::Lend).into_iter().flatten();
+        let mut queues: BTreeMap<DpPort, BTreeMap<u16, LentQueue>> = BTreeMap::new();
+        for (id, lending) in asked {
+            let name = s.ports.get(id.port).map_or("", |port| &port.info.name);
+            match lending.map_err(|e| format!("port {name}: {e}"))? {
+                Lending::Queue(queue) => drop(queues.entry(id.port).or_default().insert(id.queue, queue)),
+                Lending::Anew => {}
+                Lending::Refused(why) => return Err(format!("port {name}: {why}")),
+            }
+        }
+        let lent = s.ports.iter().map(|port| LentPort {
+            name: port.info.name.clone(),
+            type_name: port.info.type_name.clone(),
+            number: port.info.number,
+            queues: queues.remove(&port.info.number).unwrap_or_default().into_values().collect(),
+        });
+        Ok(lent.collect())
+    }
+
+    fn stop_receiving(&self) -> Vec<QueuePlace> {
+        let s = &mut *lock(&self.state);
+        let threads = s.running.values().map(|running| &running.thread);
+        let held = s.held.get_or_insert_default();
+        held.extend(self.cores.ask(threads, Control::Suspend).into_iter().flatten());
+        held.iter().map(Rx::place).collect()
+    }
+
+    fn begin(&self, places: &[QueuePlace]) {
+        self.inheritance.end();
+        let s = &mut *lock(&self.state);
+        let Some(mut queues) = s.held.take() else { return };
+        let places: BTreeMap<_, _> = places.iter().map(|at| ((at.port, at.queue), at.place)).collect();
+        for rx in &mut queues {
+            let QueuePlace { port, queue, place } = rx.place();
+            rx.go_on_at(places.get(&(port, queue)).copied().unwrap_or(place));
+        }
+        let (running, ports, plan, placement) = (&s.running, &s.ports, &s.plan, &mut s.placement);
+        placement.resume(&self.fleet(running, ports, plan), queues);
+    }
+
+    fn receivers(&self, port: DpPort) -> Vec<PmdId> {
+        lock(&self.state).placement.cores_of(port).into_iter().map(PmdId::Core).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! [`Leaving`]: the running process during a handover.
+
+use super::notes::{self, Note, Sender};
+use super::{CHANGE_MAX, MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
+use crate::config::Program;
+use crate::reactor::Reactor;
+use crate::switch::Switch;
+use crate::turn::Turn;
+use mio::Token;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+use sys::channel::Channel;
+
+/// Interval of looking for the state file to be complete.
+const LOOK_MS: u64 = 5;
+
+enum Stage {
+    /// The state file is being completed, from its start or for the successor.
+    Writing(Receiver<io::Result<u64>>),
+    /// The successor prepares.
+    Preparing,
+    /// It installs flows.
+    Warming,
+    /// It forwards.
+    Over,
+}
+
+/// See the module documentation. Dropped before the change, it ends the successor.
+pub(crate) struct Leaving {
+    channel: Channel,
+    child: Child,
+    token: Token,
+    stage: Stage,
+    until_ms: u64,
+    began_ms: u64,
+}
+
+impl Leaving {
+    /// Starts the successor from `program`, or from the file that this process was started from, and describes the switch to
+    /// it.
+    ///
+    /// # Errors
+    /// The switch cannot be handed over, or the program not be started; nothing has changed.
+    pub(crate) fn start(
+        own: &Program,
+        program: Option<&Path>,
+        switch: &mut Switch,
+        reactor: &mut Reactor,
+    ) -> Result<Leaving, String> {
+        let lent = switch.lend()?;
+        let (channel, other) = Channel::pair().map_err(|e| format!("cannot make a channel: {e}"))?;
+        let file = program.unwrap_or(&own.file);
+        let mut command = Command::new(file);
+        command.arg0(&own.name).args(&own.arguments).stdin(Stdio::from(other));
+        command.env(SUCCEEDS, std::process::id().to_string());
+        if let Some(directory) = own.directory.as_ref().filter(|directory| directory.is_dir()) {
+            command.current_dir(directory);
+        }
+        let child = command.spawn().map_err(|e| format!("{}: cannot be started: {e}", file.display()))?;
+        // The other end is now the child's alone.
+        drop(command);
+        log::info!(target: "handover", "process {} is started from {} to take over", child.id(), file.display());
+        let synced = switch.sync_state();
+        let token = reactor.watch(channel.fd());
+        let now_ms = sys::clock::machine_us() / 1000;
+        let mut leaving = Leaving {
+            channel,
+            child,
+            token: *token.as_ref().unwrap_or(&Token(0)),
+            stage: Stage::Preparing,
+            until_ms: now_ms + PREPARATION_MAX.as_millis() as u64,
+            began_ms: now_ms,
+        };
+        token.map_err(|e| format!("cannot watch the channel: {e}"))?;
+        leaving.stage = Stage::Writing(synced?);
+        let mut sender = Sender::new(&leaving.channel, MESSAGE_MAX);
+        for datapath in lent {
+            let mut described = sender.add(Note::Datapath(datapath.name, datapath.hash_seed));
+            for port in datapath.ports {
+                described = described.and_then(|()| sender.add(Note::Port(port)));
+            }
+            described.map_err(|e| format!("the new process takes no description: {e}"))?;
+        }
+        sender.flush().map_err(|e| format!("the new process takes no description: {e}"))?;
+        Ok(leaving)
+    }
+
+    /// Its channel.
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Goes on.
+    ///
+    /// # Errors
+    /// The successor failed, with the reason: this process goes on.
+    pub(crate) fn run(&mut self, switch: &mut Switch) -> Result<Step, String> {
+        if let Stage::Writing(synced) = &self.stage {
+            match synced.try_recv() {
+                Ok(Ok(bytes)) => {
+                    self.send(Note::State(bytes))?;
+                    self.stage = Stage::Preparing;
+                }
+                Ok(Err(e)) => return Err(format!("the state cannot be written: {e}")),
+                Err(TryRecvError::Disconnected) => return Err("the state cannot be written".to_string()),
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        while let Some(note) = self.receive(Duration::ZERO)? {
+            match (note, &self.stage) {
+                (Note::Ready, Stage::Preparing) => {
+                    self.send_flows(switch)?;
+                    self.stage = Stage::Warming;
+                }
+                (Note::Warm, Stage::Warming) => {
+                    self.change(switch)?;
+                    self.stage = Stage::Over;
+                    return Ok(Step::Over);
+                }
+                (other, _) => return Err(format!("the new process sent at a wrong time: {other}")),
+            }
+        }
+        let now_ms = sys::clock::machine_us() / 1000;
+        if now_ms >= self.until_ms {
+            return Err(format!("the new process was not ready within {} s", PREPARATION_MAX.as_secs()));
+        }
+        let look_ms = if matches!(self.stage, Stage::Writing(_)) { LOOK_MS } else { self.until_ms - now_ms };
+        Ok(Step::Going(Turn::at(sys::clock::monotonic_ms() + look_ms)))
+    }
+
+    /// Sends the keys of all flows: the successor makes flows of its own from them.
+    fn send_flows(&self, switch: &Switch) -> Result<(), String> {
+        let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
+        let mut sent = Ok(());
+        switch.each_flow(|datapath, ufid, core, key| {
+            if sent.is_ok() {
+                sent = sender.add(Note::Flow(datapath.to_string(), ufid, core, Box::new(key)));
+            }
+        });
+        sent.and_then(|()| sender.add(Note::FlowsEnd)).and_then(|()| sender.flush()).map_err(|e| self.broken(&e))
+    }
+
+    /// Stops receiving, and waits until the successor forwards.
+    fn change(&mut self, switch: &mut Switch) -> Result<(), String> {
+        let began_us = sys::clock::machine_us();
+        let places = switch.stop_receiving();
+        let changed = self.tell_change(switch, places);
+        match &changed {
+            Ok(()) => {
+                let gap_us = sys::clock::machine_us() - began_us;
+                let took_ms = sys::clock::machine_us() / 1000 - self.began_ms;
+                log::info!(target: "handover", "process {} forwards: prepared within {took_ms} ms, changed within {gap_us} us", self.child.id());
+            }
+            Err(_) => switch.receive_again(),
+        }
+        changed
+    }
+
+    fn tell_change(
+        &mut self,
+        switch: &mut Switch,
+        places: Vec<(String, Vec<dpif::handover::QueuePlace>)>,
+    ) -> Result<(), String> {
+        let synced = switch.sync_state()?;
+        let bytes = synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
+        let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
+        let mut sender = Sender::new(&self.channel, CHANGE_MAX);
+        let of_datapath = |(name, places): (String, Vec<_>)| {
+            places.into_iter().map(move |place| Note::Place(name.clone(), place))
+        };
+        let mut notes = places.into_iter().flat_map(of_datapath).chain([Note::Change(bytes)]);
+        let sent = notes.try_for_each(|note| sender.add(note)).and_then(|()| sender.flush());
+        sent.map_err(|e| self.broken(&e))?;
+        match self.receive(CHANGE_MAX)? {
+            Some(Note::Forwarding) => Ok(()),
+            Some(other) => Err(format!("the new process sent at a wrong time: {other}")),
+            None => Err(format!("the new process did not forward within {} s", CHANGE_MAX.as_secs())),
+        }
+    }
+
+    fn send(&self, note: Note) -> Result<(), String> {
+        notes::send(&self.channel, note, MESSAGE_MAX).map_err(|e| self.broken(&e))
+    }
+
+    fn broken(&self, e: &io::Error) -> String {
+        // A process that gives up tells why before.
+        match self.receive(Duration::ZERO) {
+            Err(why) => why,
+            Ok(_) => format!("the new process takes no messages: {e}"),
+        }
+    }
+
+    /// The next note; `None`: none came in that time.
+    fn receive(&self, limit: Duration) -> Result<Option<Note>, String> {
+        let message = match self.channel.receive(limit) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err("the new process ended".to_string()),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => return Ok(None),
+            Err(e) => return Err(format!("the channel to the new process: {e}")),
+        };
+        // The successor sends one note a message.
+        match notes::read(message).map_err(|e| format!("the new process sent a {e}"))?.pop() {
+            Some(Note::Failed(why)) => Err(format!("the new process gave up: {why}")),
+            note => Ok(note),
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        // It ends by itself when the channel does, or has ended.
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(e) = ended {
+            log::warn!(target: "handover", "process {}: {e}", self.child.id());
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! [`Note`]: a line between the two processes of a handover: a word, then its fields, separated by tabs.
+//!
+//! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
+
+use dpif::handover::{LentKind, LentPort, LentQueue, QueuePlace};
+use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
+use flow::{DpPort, FlowKey, Ufid};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use sys::channel::{Channel, MESSAGE_MAX_BYTES, MESSAGE_MAX_FDS, Message};
+
+/// Both VLAN tags of a key pass.
+const VLAN_TAGS: u8 = 2;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// A datapath: its name, and the key of its hash functions.
+    Datapath(String, u64),
+    /// A port of the last datapath.
+    Port(LentPort),
+    /// The state file is followed from these bytes on. Ends the description of the switch.
+    State(u64),
+    /// The successor has the configuration, and has opened its ports.
+    Ready,
+    /// A flow of a datapath: its name, the number of its thread, the key of a packet.
+    Flow(String, Ufid, u16, Box<FlowKey>),
+    /// No more flows.
+    FlowsEnd,
+    /// The successor has its flows.
+    Warm,
+    /// Place of a queue of a datapath.
+    Place(String, QueuePlace),
+    /// The change: the state file has that many bytes.
+    Change(u64),
+    /// The successor forwards.
+    Forwarding,
+    /// It gives up, for this reason.
+    Failed(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Datapath(name, hash_seed) => writeln!(f, "datapath\t{name}\t{hash_seed:016x}"),
+            Note::Port(LentPort { name, type_name, number, queues }) => {
+                writeln!(f, "port\t{name}\t{type_name}\t{}", number.0)?;
+                queues.iter().try_for_each(|queue| writeln!(f, "queue\t{}", queue.kind))
+            }
+            Note::State(bytes) => writeln!(f, "state\t{bytes}"),
+            Note::Ready => writeln!(f, "ready"),
+            Note::Flow(datapath, ufid, core, key) => {
+                write!(f, "flow\t{datapath}\t{:032x}\t{core}\t", ufid.0)?;
+                key_to_bytes(key, &KeyLimits::LINUX).iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                writeln!(f)
+            }
+            Note::FlowsEnd => writeln!(f, "flows-end"),
+            Note::Warm => writeln!(f, "warm"),
+            Note::Place(datapath, QueuePlace { port, queue, place }) => {
+                writeln!(f, "place\t{datapath}\t{}\t{queue}\t{place}", port.0)
+            }
+            Note::Change(bytes) => writeln!(f, "change\t{bytes}"),
+            Note::Forwarding => writeln!(f, "forwarding"),
+            Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
+        }
+    }
+}
+
+impl Note {
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Note::Port(port) => port.queues.iter().map(|queue| queue.fd.as_fd()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Reads a line; `Ok(None)` for an unknown word, `Err` for a malformed line.
+    fn parse(line: &str) -> Result<Option<Note>, ()> {
+        let mut fields = line.split('\t');
+        let word = fields.next().unwrap_or_default();
+        let mut text = || fields.next().filter(|text| !text.is_empty()).ok_or(());
+        fn number<T: std::str::FromStr>(text: &str) -> Result<T, ()> {
+            text.parse().map_err(drop)
+        }
+        Ok(Some(match word {
+            "datapath" => {
+                let name = text()?.to_string();
+                Note::Datapath(name, u64::from_str_radix(text()?, 16).map_err(drop)?)
+            }
+            "port" => {
+                let (name, type_name) = (text()?.to_string(), text()?.to_string());
+                Note::Port(LentPort { name, type_name, number: DpPort(number(text()?)?), queues: Vec::new() })
+            }
+            "state" => Note::State(number(text()?)?),
+            "ready" => Note::Ready,
+            "flow" => {
+                let (datapath, ufid) = (text()?.to_string(), text()?);
+                let ufid = Ufid(u128::from_str_radix(ufid, 16).map_err(drop)?);
+                let core = number(text()?)?;
+                let (key, _) = parse_key(&bytes_of(text()?).ok_or(())?, VLAN_TAGS).map_err(drop)?;
+                Note::Flow(datapath, ufid, core, Box::new(key))
+            }
+            "flows-end" => Note::FlowsEnd,
+            "warm" => Note::Warm,
+            "place" => {
+                let (datapath, port) = (text()?.to_string(), DpPort(number(text()?)?));
+                Note::Place(datapath, QueuePlace { port, queue: number(text()?)?, place: number(text()?)? })
+            }
+            "change" => Note::Change(number(text()?)?),
+            "forwarding" => Note::Forwarding,
+            "failed" => Note::Failed(text()?.to_string()),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Bytes in hexadecimal.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|p| p.len() == 2));
+    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+/// Reads the notes of a message.
+///
+/// # Errors
+/// A line is malformed, or lacks its descriptor.
+pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
+    let bad = |line: &str| io::Error::new(io::ErrorKind::InvalidData, format!("malformed line \"{line}\""));
+    let text = String::from_utf8(message.bytes).map_err(|e| bad(&e.to_string()))?;
+    let mut fds = message.fds.into_iter();
+    let mut notes: Vec<Note> = Vec::new();
+    for line in text.lines() {
+        if let Some(kind) = line.strip_prefix("queue\t") {
+            let queue = LentKind::parse(kind).zip(fds.next());
+            let (Some(Note::Port(port)), Some((kind, fd))) = (notes.last_mut(), queue) else {
+                return Err(bad(line));
+            };
+            port.queues.push(LentQueue { kind, fd });
+            continue;
+        }
+        match Note::parse(line) {
+            Ok(Some(note)) => notes.push(note),
+            Ok(None) => log::info!(target: "handover", "a line of another version is skipped: {line}"),
+            Err(()) => return Err(bad(line)),
+        }
+    }
+    Ok(notes)
+}
+
+/// Gathers notes into messages.
+pub(super) struct Sender<'a> {
+    channel: &'a Channel,
+    limit: Duration,
+    text: String,
+    fds: Vec<OwnedFd>,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(channel: &'a Channel, limit: Duration) -> Sender<'a> {
+        Sender { channel, limit, text: String::new(), fds: Vec::new() }
+    }
+
+    /// Adds a note; sends those before it if the message is full.
+    pub(super) fn add(&mut self, note: Note) -> io::Result<()> {
+        let line = note.to_string();
+        let fds = note.fds().len();
+        if self.text.len() + line.len() > MESSAGE_MAX_BYTES || self.fds.len() + fds > MESSAGE_MAX_FDS {
+            self.flush()?;
+        }
+        self.text += &line;
+        if let Note::Port(port) = note {
+            self.fds.extend(port.queues.into_iter().map(|queue| queue.fd));
+        }
+        Ok(())
+    }
+
+    /// Sends the rest.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.text.is_empty() {
+            let fds: Vec<_> = self.fds.iter().map(AsFd::as_fd).collect();
+            self.channel.send(self.text.as_bytes(), &fds, self.limit)?;
+            (self.text, self.fds) = (String::new(), Vec::new());
+        }
+        Ok(())
+    }
+}
+
+/// Sends one note.
+pub(super) fn send(channel: &Channel, note: Note, limit: Duration) -> io::Result<()> {
+    let mut sender = Sender::new(channel, limit);
+    sender.add(note)?;
+    sender.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn shown(notes: &[Note]) -> Vec<String> {
+        notes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn notes_arrive_as_they_were_with_their_descriptors() {
+        let (a, b) = Channel::pair().unwrap();
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let queue = |kind: &str| LentQueue { kind: LentKind::parse(kind).unwrap(), fd: null() };
+        let mut key = FlowKey::default();
+        key.base.in_port = 3;
+        let port = |n: u32, queues| LentPort {
+            name: format!("p{n}"),
+            type_name: "system".to_string(),
+            number: DpPort(n),
+            queues,
+        };
+        let mut notes = vec![Note::Datapath("netdev@ovs-netdev".to_string(), 0xfedc_ba98_7654_3210)];
+        for n in 0..200 {
+            notes.push(Note::Port(port(n, vec![queue("ring 1024 vnet_hdr"), queue("tap")])));
+        }
+        notes.extend([
+            Note::Port(port(300, Vec::new())),
+            Note::State(1 << 33),
+            Note::Ready,
+            Note::Flow("netdev@ovs-netdev".to_string(), Ufid(7 << 90), 5, Box::new(key)),
+            Note::FlowsEnd,
+            Note::Warm,
+            Note::Place("x".to_string(), QueuePlace { port: DpPort(1), queue: 2, place: 3 }),
+            Note::Change(17),
+            Note::Forwarding,
+            Note::Failed("two\twords\n".to_string()),
+        ]);
+        let sent = shown(&notes);
+        let sending = std::thread::spawn(move || {
+            let mut sender = Sender::new(&a, SOON);
+            notes.into_iter().for_each(|note| sender.add(note).unwrap());
+            sender.flush().unwrap();
+        });
+        let other = Channel::of(b);
+        let mut received = Vec::new();
+        while let Some(message) = other.receive(SOON).unwrap() {
+            received.extend(read(message).unwrap());
+        }
+        sending.join().unwrap();
+        assert_eq!(shown(&received), sent);
+    }
+
+    #[test]
+    fn a_later_version_is_skipped_and_a_malformed_line_refused() {
+        let read = |text: &str| super::read(Message { bytes: text.as_bytes().to_vec(), fds: Vec::new() });
+        let notes = read("later\t1\nready\tmore\nstate\t5\tmore\n").unwrap();
+        assert_eq!(shown(&notes), ["ready\n", "state\t5\n"]);
+        for text in ["state", "state\tx", "datapath\tx\tg", "port\tp", "queue\ttap", "place\tx\t1\t2", "flow\td\t1\t0\t0"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

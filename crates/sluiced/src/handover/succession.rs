@@ -1,0 +1,184 @@
+//! [`Succession`]: the new process during a handover.
+
+use super::notes::{self, Note};
+use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
+use crate::reactor::Reactor;
+use crate::switch::Switch;
+use crate::turn::Turn;
+use anyhow::{Context as _, Result, bail, ensure};
+use dpif::handover::{LentPort, QueuePlace};
+use dpif_netdev::Inheritance;
+use flow::{FlowKey, Ufid};
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+use sys::channel::Channel;
+
+/// Most flows and places kept at a time.
+const NOTES_MAX: usize = 4 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The configuration is carried out.
+    Preparing,
+    /// Flows come, then the change.
+    Ready,
+    /// This process forwards, and the other one ends.
+    Forwarding,
+}
+
+/// A datapath of the other process.
+#[derive(Clone, Debug)]
+pub(crate) struct InheritedDatapath {
+    pub(crate) hash_seed: u64,
+    pub(crate) inheritance: Inheritance,
+}
+
+/// See the module documentation.
+pub(crate) struct Succession {
+    channel: Channel,
+    stage: Stage,
+    /// Datapaths by name.
+    datapaths: BTreeMap<String, InheritedDatapath>,
+    /// Bytes of the state file.
+    state_bytes: u64,
+    flows: Vec<(String, Ufid, u16, FlowKey)>,
+    places: BTreeMap<String, Vec<QueuePlace>>,
+}
+
+impl Succession {
+    /// The other process, if it started this one to succeed it.
+    ///
+    /// # Errors
+    /// There is no channel to it.
+    pub(crate) fn find() -> Result<Option<Succession>> {
+        let parent = std::os::unix::process::parent_id().to_string();
+        if std::env::var(SUCCEEDS).ok().is_none_or(|pid| pid != parent) {
+            return Ok(None);
+        }
+        let channel = Channel::of_standard_input().context("no channel to the process to succeed")?;
+        Ok(Some(Succession {
+            channel,
+            stage: Stage::Preparing,
+            datapaths: BTreeMap::new(),
+            state_bytes: 0,
+            flows: Vec::new(),
+            places: BTreeMap::new(),
+        }))
+    }
+
+    /// Receives the description of the switch.
+    ///
+    /// # Errors
+    /// The other process gave up, or described something unknown.
+    pub(crate) fn learn(&mut self) -> Result<()> {
+        let until = Instant::now() + PREPARATION_MAX;
+        let mut ports: Vec<(String, u64, Vec<LentPort>)> = Vec::new();
+        loop {
+            let Some(notes) = self.receive(until.saturating_duration_since(Instant::now()))? else {
+                bail!("the process to succeed did not describe its switch");
+            };
+            for note in notes {
+                match note {
+                    Note::Datapath(name, hash_seed) => ports.push((name, hash_seed, Vec::new())),
+                    Note::Port(port) => match ports.last_mut() {
+                        Some((_, _, ports)) => ports.push(port),
+                        None => bail!("port {} came without a datapath", port.name),
+                    },
+                    Note::State(bytes) => {
+                        self.state_bytes = bytes;
+                        let all = ports.into_iter().map(|(name, hash_seed, ports)| {
+                            (name, InheritedDatapath { hash_seed, inheritance: Inheritance::new(ports) })
+                        });
+                        self.datapaths = all.collect();
+                        return Ok(());
+                    }
+                    other => bail!("unexpected from the process to succeed: {other}"),
+                }
+            }
+        }
+    }
+
+    /// Datapaths of the other process, by name.
+    pub(crate) fn datapaths(&self) -> &BTreeMap<String, InheritedDatapath> {
+        &self.datapaths
+    }
+
+    /// Bytes of its state file when it described the switch.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        self.state_bytes
+    }
+
+    /// Has the channel wake the main loop.
+    pub(crate) fn watch(&mut self, reactor: &mut Reactor) -> io::Result<()> {
+        reactor.watch(self.channel.fd()).map(drop)
+    }
+
+    /// Tells the other process why this one gives up.
+    pub(crate) fn give_up(&self, why: &str) {
+        // The other process may be gone.
+        let _ = notes::send(&self.channel, Note::Failed(why.to_string()), Duration::ZERO);
+    }
+
+    /// Goes on.
+    ///
+    /// # Errors
+    /// The other process ended before the change, or this one cannot take over.
+    pub(crate) fn run(&mut self, switch: &mut Switch) -> Result<Step> {
+        if let Some(fault) = self.datapaths.values().find_map(|datapath| datapath.inheritance.fault()) {
+            bail!("{fault}");
+        }
+        if self.stage == Stage::Preparing && switch.is_prepared() {
+            self.tell(Note::Ready)?;
+            self.stage = Stage::Ready;
+        }
+        loop {
+            let notes = match (self.receive(Duration::ZERO), self.stage) {
+                (Ok(Some(notes)), _) => notes,
+                (Ok(None), _) => return Ok(Step::Going(Turn::DONE)),
+                // It has ended, in whatever way.
+                (Err(_), Stage::Forwarding) => return Ok(Step::Over),
+                (Err(e), Stage::Preparing | Stage::Ready) => return Err(e),
+            };
+            for note in notes {
+                self.follow(note, switch)?;
+            }
+        }
+    }
+
+    fn follow(&mut self, note: Note, switch: &mut Switch) -> Result<()> {
+        ensure!(self.stage == Stage::Ready, "unexpected from the process to succeed: {note}");
+        match note {
+            Note::Flow(datapath, ufid, core, key) if self.flows.len() < NOTES_MAX => {
+                self.flows.push((datapath, ufid, core, *key));
+            }
+            Note::Flow(..) => {}
+            Note::FlowsEnd => {
+                switch.inherit_flows(std::mem::take(&mut self.flows));
+                self.tell(Note::Warm)?;
+            }
+            Note::Place(datapath, place) => self.places.entry(datapath).or_default().push(place),
+            Note::Change(bytes) => {
+                switch.take_over(bytes, &self.places)?;
+                self.tell(Note::Forwarding)?;
+                self.stage = Stage::Forwarding;
+            }
+            other => bail!("unexpected from the process to succeed: {other}"),
+        }
+        Ok(())
+    }
+
+    fn tell(&self, note: Note) -> Result<()> {
+        notes::send(&self.channel, note, MESSAGE_MAX).context("the process to succeed takes no messages")
+    }
+
+    /// The next notes; `None`: none came in that time.
+    fn receive(&self, limit: Duration) -> Result<Option<Vec<Note>>> {
+        match self.channel.receive(limit) {
+            Ok(Some(message)) => Ok(Some(notes::read(message).context("the process to succeed sent a")?)),
+            Ok(None) => bail!("the process to succeed has ended"),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => Ok(None),
+            Err(e) => Err(e).context("the channel to the process to succeed"),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The switch in a handover ([`crate::handover`]): as the process that ends, and as its successor.
+
+use super::Switch;
+use super::restore::learn;
+use crate::db::Db;
+use crate::handover::LentDatapath;
+use crate::reactor::Reactor;
+use crate::state::Counted;
+use anyhow::{Context as _, Result};
+use dpif::handover::QueuePlace;
+use dpif::{DpifOp, OpResult, PmdId};
+use flow::{FlowKey, Ufid};
+use ofproto::backer::Backer;
+use ofproto::ukey::Walk;
+use ofproto::upcall;
+use ovsdb::client::{ClientState, LockState};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use sync::Ordering;
+
+/// Flows sent to a thread at a time.
+const FLOWS_AT_ONCE: usize = 256;
+/// Rules credited in a turn of the main loop.
+const RULES_PER_TURN: usize = 4096;
+/// Longest wait for the last statistics of flows.
+const LAST_ROUND: Duration = Duration::from_secs(2);
+
+/// Part of a switch in a handover.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Role {
+    /// None.
+    #[default]
+    Whole,
+    /// Its successor prepares: the configuration stays.
+    Leaving,
+    /// The successor of a process that runs or ends: it has neither controllers nor the database's lock.
+    Succeeding,
+    /// That has ended; the lock is awaited.
+    Claiming,
+}
+
+/// Last counters of the process that this one succeeded.
+#[derive(Default)]
+pub(super) struct LastCounters {
+    receiver: Option<Receiver<Vec<(String, Counted)>>>,
+    left: VecDeque<(String, Counted)>,
+}
+
+impl Switch {
+    /// Lends the ports of all datapaths to a successor.
+    ///
+    /// # Errors
+    /// A datapath or port cannot pass to another process, with the reason.
+    pub(crate) fn lend(&self) -> Result<Vec<LentDatapath>, String> {
+        if !self.applied_once {
+            return Err("the configuration is not in force yet".to_string());
+        }
+        let mut lent = Vec::new();
+        for instance in self.instances.all() {
+            let name = instance.name();
+            if !self.instances.iter().any(|bridged| bridged.name() == name) {
+                return Err(format!("{name}: a datapath made by command cannot be handed over; remove it first"));
+            }
+            let Some(handover) = instance.datapath.handover() else {
+                return Err(format!("{name}: a datapath of the kernel stays at a restart, and cannot be handed over"));
+            };
+            let ports = handover.lend().map_err(|why| format!("{name}: {why}"))?;
+            lent.push(LentDatapath { name: name.to_string(), hash_seed: instance.hash_seed, ports });
+        }
+        Ok(lent)
+    }
+
+    /// Begins or goes on to write the state for a successor; the receiver gets the bytes of the file.
+    ///
+    /// # Errors
+    /// No file is written.
+    pub(crate) fn sync_state(&mut self) -> Result<Receiver<io::Result<u64>>, String> {
+        self.role = Role::Leaving;
+        self.state.sync(self.backers())
+    }
+
+    pub(super) fn backers(&self) -> Vec<Arc<Backer>> {
+        self.instances.iter().map(|instance| instance.backer.clone()).collect()
+    }
+
+    /// Calls `f` with the name of the datapath, the name, thread and key of each flow that begins at a port.
+    pub(crate) fn each_flow(&self, mut f: impl FnMut(&str, Ufid, u16, FlowKey)) {
+        for instance in self.instances.iter() {
+            let mut walk = Some(Walk::default());
+            while let Some(from) = walk {
+                walk = instance.backer.ukeys.each(from, |ufid, pmd, ukey| {
+                    let key = ukey.flow.key();
+                    if let (PmdId::Core(core), 0) = (pmd, key.base.recirc_id) {
+                        f(instance.name(), ufid, core, key);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Stops receiving on all datapaths; returns the places of their queues.
+    pub(crate) fn stop_receiving(&mut self) -> Vec<(String, Vec<QueuePlace>)> {
+        let handovers = self.instances.iter().filter_map(|i| Some((i.name().to_string(), i.datapath.handover()?)));
+        handovers.map(|(name, handover)| (name, handover.stop_receiving())).collect()
+    }
+
+    /// Receives where it stopped: the successor failed.
+    pub(crate) fn receive_again(&mut self) {
+        self.instances.iter().filter_map(|i| i.datapath.handover()).for_each(|handover| handover.begin(&[]));
+    }
+
+    /// The handover has failed: goes on as before, with the changes of the database meanwhile.
+    pub(crate) fn stay(&mut self) {
+        self.state.go_on();
+        (self.role, self.replans) = (Role::Whole, true);
+    }
+
+    /// Has the last statistics of flows counted, after the handover.
+    pub(super) fn count_last(&self) {
+        let rounds: Vec<_> = self.instances.iter().map(|i| (i, i.order_round())).collect();
+        let until = std::time::Instant::now() + LAST_ROUND;
+        let is_over = |(instance, round): &(&crate::instances::Instance, u64)| {
+            instance.revalidator().finished.load(Ordering::Acquire) > *round
+        };
+        while !rounds.iter().all(is_over) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether a successor has carried out the configuration.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.applied_once
+    }
+
+    /// Makes flows from those of the other process, by datapath, name, thread and key.
+    pub(crate) fn inherit_flows(&self, flows: Vec<(String, Ufid, u16, FlowKey)>) {
+        let now_ms = sys::clock::monotonic_ms();
+        let (all, mut made) = (flows.len(), 0);
+        let mut by_thread: BTreeMap<(String, PmdId), Vec<DpifOp>> = BTreeMap::new();
+        for (name, ufid, core, key) in flows {
+            let Ok(instance) = self.instances.named(Some(&name)) else { continue };
+            let Some(handover) = instance.datapath.handover() else { continue };
+            let receivers = handover.receivers(key.in_port());
+            let same = receivers.iter().find(|pmd| **pmd == PmdId::Core(core));
+            let Some(pmd) = same.or(receivers.first()).copied() else { continue };
+            let Some(put) = upcall::inherit(&instance.backer, ufid, pmd, &key, now_ms) else { continue };
+            let of = (name, pmd);
+            let puts = by_thread.entry(of.clone()).or_default();
+            puts.push(put);
+            if puts.len() >= FLOWS_AT_ONCE {
+                made += self.put_flows(&of, std::mem::take(puts));
+            }
+        }
+        for (of, puts) in by_thread {
+            made += self.put_flows(&of, puts);
+        }
+        log::info!(target: "handover", "{made} flows of {all} are installed");
+    }
+
+    /// Puts flows on a thread of a datapath; returns their number.
+    fn put_flows(&self, (name, pmd): &(String, PmdId), puts: Vec<DpifOp>) -> usize {
+        let Ok(instance) = self.instances.named(Some(name)) else { return 0 };
+        let names: Vec<_> = puts.iter().map(DpifOp::creates).collect();
+        let results = instance.ask(*pmd, puts).unwrap_or_default();
+        let mut installed = 0;
+        for (n, ufid) in names.into_iter().enumerate() {
+            let Some(ufid) = ufid else { continue };
+            let is_installed = matches!(results.get(n), Some(OpResult::Done));
+            installed += usize::from(is_installed);
+            upcall::put_done(&instance.backer, *pmd, ufid, is_installed);
+        }
+        installed
+    }
+
+    /// The change: follows the state up to these bytes of the other process's file, and receives from its places on.
+    ///
+    /// # Errors
+    /// The state cannot be read: nothing is received.
+    pub(crate) fn take_over(&mut self, bytes: u64, places: &BTreeMap<String, Vec<QueuePlace>>) -> Result<()> {
+        let changes = self.state.take_changes(bytes).context("the state of the process to succeed")?;
+        let now_ms = sys::clock::monotonic_ms();
+        for (name, changes) in changes {
+            let found = self.instances.bridge(&name).map(|(i, bridge)| (i.backer.clone(), bridge.id));
+            let Some((backer, id)) = found else { continue };
+            let refused = self.openflow.follow(id, &changes.state, now_ms);
+            let left_out = refused.len() + changes.faults.len();
+            if left_out > 0 {
+                log::warn!(target: "handover", "{name}: {left_out} last changes of rules, groups and meters are left out");
+            }
+            learn(&backer, id, &mut BTreeMap::from([(id, changes.macs)]));
+        }
+        for instance in self.instances.iter() {
+            if let Some(handover) = instance.datapath.handover() {
+                handover.begin(places.get(instance.name()).map_or(&[], Vec::as_slice));
+            }
+        }
+        Ok(())
+    }
+
+    /// The other process has ended: takes its role, once the database has given its lock.
+    pub(crate) fn claim(&mut self, reactor: &mut Reactor) {
+        self.role = Role::Claiming;
+        self.last_counters.receiver = self.state.take_counters();
+        self.openflow.open(reactor, sys::clock::monotonic_ms());
+    }
+
+    /// Whether the other process has ended and the lock is this one's, so that it is a switch as any other from now on.
+    pub(super) fn ends_succession(&mut self, db: &Db) -> bool {
+        let client = db.client_ref();
+        let ends = self.role == Role::Claiming
+            && client.state() == ClientState::Ready
+            && client.lock_state() == LockState::Held;
+        if ends {
+            (self.role, self.replans) = (Role::Whole, true);
+        }
+        ends
+    }
+
+    /// Adds the last counters of the other process; returns whether more are left for the next turn.
+    pub(super) fn add_last_counters(&mut self) -> bool {
+        let LastCounters { receiver, left } = &mut self.last_counters;
+        if let Some(counted) = receiver.as_ref().and_then(|receiver| receiver.try_recv().ok()) {
+            left.extend(counted);
+            *receiver = None;
+        }
+        let Some((name, rules)) = left.front_mut() else { return receiver.is_some() };
+        if let Some((_, bridge)) = self.instances.bridge(name) {
+            for (rule, past) in rules.drain(rules.len().saturating_sub(RULES_PER_TURN)..) {
+                let found = bridge.tables.find_exactly(rule.table, &rule.matching, rule.priority.into());
+                found.iter().for_each(|rule| rule.stats.credit(past.packets, past.bytes, past.used_ms));
+            }
+        } else {
+            rules.clear();
+        }
+        if rules.is_empty() {
+            left.pop_front();
+        }
+        true
+    }
+}
