@@ -291,7 +291,7 @@ impl PmdPool {
     }
 
     /// Reopens the receive queues of a port. The port itself stays.
-    fn reopen(&self, s: &mut State, port: DpPort) -> Result<Vec<Rx>, DpifError> {
+    pub(super) fn reopen(&self, s: &mut State, port: DpPort) -> Result<Vec<Rx>, DpifError> {
         let State { ports, running, plan, placement, .. } = s;
         let fleet = self.fleet(running, ports, plan);
         let mut taken = placement.take_port(&fleet, port);

@@ -4,9 +4,9 @@ use super::inbox::Control;
 use super::pool::PmdPool;
 use super::queues::Rx;
 use dpif::PmdId;
-use dpif::handover::{Handover, Lending, LentPort, LentQueue, QueuePlace};
+use dpif::handover::{Handover, Lending, LentKind, LentPort, LentQueue, QueuePlace};
 use flow::DpPort;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use sync::lock;
 
 impl Handover for PmdPool {
@@ -38,6 +38,26 @@ impl Handover for PmdPool {
         let held = s.held.get_or_insert_default();
         held.extend(self.cores.ask(threads, Control::Suspend).into_iter().flatten());
         held.iter().map(Rx::place).collect()
+    }
+
+    fn begin_anew(&self) -> Vec<(String, String)> {
+        let s = &mut *lock(&self.state);
+        // Others have no place in memory that could be wrong.
+        let has_ring = |rx: &&Rx| {
+            matches!(rx.lend(), Ok(Lending::Queue(LentQueue { kind: LentKind::Ring(..), .. })))
+        };
+        let ports: BTreeSet<DpPort> = s.held.iter().flatten().filter(has_ring).map(|rx| rx.port).collect();
+        let mut lost = Vec::new();
+        for port in ports {
+            // The old queues are closed with the call.
+            s.held.iter_mut().for_each(|held| held.retain(|rx| rx.port != port));
+            let name = s.ports.get(port).map(|port| port.info.name.clone()).unwrap_or_default();
+            match self.reopen(s, port) {
+                Ok(queues) => s.held.get_or_insert_default().extend(queues),
+                Err(e) => lost.push((name, e.to_string())),
+            }
+        }
+        lost
     }
 
     fn begin(&self, places: &[QueuePlace]) {

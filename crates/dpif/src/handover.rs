@@ -21,6 +21,10 @@ pub trait Handover {
     /// Receives no more; returns the places where it stopped. Packets received before are forwarded.
     fn stop_receiving(&self) -> Vec<QueuePlace>;
 
+    /// Opens the queues where it stopped anew, because another process may have received from them; returns the ports that
+    /// could not be opened, with the reason.
+    fn begin_anew(&self) -> Vec<(String, String)>;
+
     /// Receives: in the successor from these places on; without them, where [`Handover::stop_receiving`] stopped.
     fn begin(&self, places: &[QueuePlace]);
 

@@ -112,15 +112,23 @@ impl Seeker {
             }
             Some((Server::Process(_) | Server::Hidden, _)) => Ok(Look::Found(Claim::Served)),
             Some((Server::Full, _)) => self.look_behind_a_full_backlog(),
-            None => Ok(match lock(&self.file)? {
-                Ok(lock) => Look::Found(Claim::Ours(lock)),
-                Err((pid, held)) => Look::Wait(Pause {
-                    why: format!("{held}, and no process listens at {}", self.socket.display()),
-                    ending: stage(pid) == Stage::Ending,
-                    or_follow: false,
-                }),
-            }),
+            None => self.look_at_file(),
         }
+    }
+
+    /// Looks at the lock alone, when no other process can listen.
+    ///
+    /// # Errors
+    /// The file cannot be locked.
+    pub(super) fn look_at_file(&self) -> Result<Look> {
+        Ok(match lock(&self.file)? {
+            Ok(lock) => Look::Found(Claim::Ours(lock)),
+            Err((pid, held)) => Look::Wait(Pause {
+                why: format!("{held}, and no process listens at {}", self.socket.display()),
+                ending: stage(pid) == Stage::Ending,
+                or_follow: false,
+            }),
+        })
     }
 
     fn ends(&self, pid: u32) -> Look {

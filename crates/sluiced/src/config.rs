@@ -3,7 +3,9 @@
 use dpif::DummyMode;
 use dpif_netdev::ablation::Ablation;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Version of the stock switch that tools find here.
 pub const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
@@ -87,4 +89,16 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Its directory at the start, if known.
     pub directory: Option<PathBuf>,
+}
+
+impl Program {
+    /// A command that starts it likewise.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.file);
+        command.arg0(&self.name).args(&self.arguments);
+        if let Some(directory) = self.directory.as_ref().filter(|directory| directory.is_dir()) {
+            command.current_dir(directory);
+        }
+        command
+    }
 }

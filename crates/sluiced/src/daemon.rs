@@ -25,11 +25,12 @@ use dpif_netdev::ablation::Optimisation;
 use mio::{Events, Token, Waker};
 use probes::{self, EventSocket};
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use sys::daemon::Detached;
-use sys::monitor::Notice;
+use sys::monitor::{HANDED_OVER, Notice};
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vlog::vlog;
@@ -95,10 +96,12 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
         None
     };
     let detached = match config.monitor && starts {
-        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |notice, text| {
-            log_for_monitor(config, notice, text)
-        })
-        .context("cannot watch over the daemon")?,
+        true => {
+            let log = |notice, text: &str| log_for_monitor(config, notice, text);
+            let start_over = || config.program.command().exec();
+            sys::monitor::monitor(&config.name, detached, !config.no_chdir, log, start_over)
+                .context("cannot watch over the daemon")?
+        }
         false => detached,
     };
     if let Some(user) = &config.user {
@@ -152,7 +155,11 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
     let mut daemon = Daemon::start(config, signals, succession)?;
     daemon.pid_file = pid_file;
     let exit = daemon.main_loop(config, detached, succession);
-    daemon.end(*exit.as_ref().unwrap_or(&Exit::default()));
+    let how = *exit.as_ref().unwrap_or(&Exit::default());
+    daemon.end(how);
+    if how.handed_over && config.monitor {
+        std::process::exit(HANDED_OVER);
+    }
     exit.map(drop)
 }
 
@@ -238,12 +245,8 @@ impl Daemon {
         let (claims, db) = (self.claims_database, &mut self.plane.db);
         let Some(seeker) = self.seeker.as_mut().filter(|_| claims || db.take_loss()) else { return };
         let (file, socket) = (seeker.file().to_path_buf(), seeker.socket().to_path_buf());
-        let taken = match seeker.look() {
-            Ok(Look::Found(Claim::Served)) => {
-                self.claims_database = false;
-                return;
-            }
-            Ok(Look::Wait(_)) => return,
+        let taken = match if claims { seeker.look_at_file() } else { seeker.look() } {
+            Ok(Look::Found(Claim::Served) | Look::Wait(_)) => return,
             Ok(Look::Found(Claim::Ours(lock))) => {
                 self.plane.db.take_over(&file, lock, &socket, &mut self.plane.reactor, self.waker.clone())
             }
@@ -260,6 +263,7 @@ impl Daemon {
                 if let Err(e) = add_remotes(config, &mut self.plane.db, &mut self.plane.reactor) {
                     log::error!(target: "ovsdb_file", "{e:#}");
                 }
+                self.plane.reactor.lent.clear();
                 self.own_database(config);
             }
             Err(e) => {
@@ -304,7 +308,7 @@ impl Daemon {
             }
         }
         let Some(leaving) = &mut self.leaving else { return Turn::DONE };
-        match leaving.run(&mut self.plane.switch) {
+        match leaving.run(&mut self.plane.switch, &mut self.plane.db) {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
                 self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
@@ -331,11 +335,14 @@ impl Daemon {
     /// Goes on with the succession of another process.
     fn succeed(&mut self, config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<()> {
         if let Some(under_way) = succession
-            && under_way.run(&mut self.plane.switch)? == Step::Over
+            && under_way.run(&mut self.plane.switch, &mut self.plane.reactor)? == Step::Over
         {
             *succession = None;
             self.plane.switch.claim(&mut self.plane.reactor);
             self.claims_database = self.seeker.is_some();
+            if !self.claims_database {
+                self.plane.reactor.lent.clear();
+            }
             if let Some(path) = &config.pid_file {
                 match PidFile::create(path, config.overwrite_pid_file) {
                     Ok(file) => self.pid_file = Some(file),
@@ -356,7 +363,6 @@ impl Daemon {
         let mut detached = detached;
         loop {
             probes::loop_begins();
-            self.succeed(config, succession)?;
             self.replace_lost_server(config);
             let handover = self.hand_over(config);
             let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;
@@ -365,7 +371,9 @@ impl Daemon {
             next = next.and(routing.run(reactor, switch.instances().dummy_ports()));
             switch.follow_routing(routing);
             next = next.and(db.run(reactor));
-            if switch.is_ready(db)
+            let is_ready = switch.is_ready(db);
+            self.succeed(config, succession)?;
+            if is_ready
                 && let Some(detached) = detached.take()
             {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;

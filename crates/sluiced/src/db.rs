@@ -240,6 +240,15 @@ impl Db {
         }
     }
 
+    /// Listening sockets of the embedded server.
+    pub(crate) fn listeners(&mut self) -> impl Iterator<Item = &mut Listener> {
+        let embedded = match &mut self.side {
+            Side::Embedded(e) => Some(e),
+            Side::Remote(_) => None,
+        };
+        embedded.into_iter().flat_map(|e| e.listeners.values_mut())
+    }
+
     /// Names of the embedded server's databases, in order; none when it is served elsewhere.
     pub fn names(&self) -> Vec<&str> {
         match &self.side {
@@ -371,7 +380,7 @@ impl Embedded {
             return Ok(());
         }
         let token = reactor.token();
-        let listener = Listener::open(&endpoint, dscp, reactor.registry(), token)
+        let listener = Listener::open_in(&endpoint, dscp, reactor, token)
             .with_context(|| format!("{target}: cannot listen"))?;
         self.listeners.insert(target.to_string(), listener);
         Ok(())

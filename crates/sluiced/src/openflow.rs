@@ -7,6 +7,7 @@
 use super::instances::{Instance, Instances};
 use super::next_hops::NextHops;
 use super::reactor::Reactor;
+use super::stream::Listener;
 use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
@@ -128,6 +129,11 @@ impl OpenFlow {
             made.listen(reactor);
         }
         self.bridges.insert(bridge, made);
+    }
+
+    /// The listening sockets of all bridges.
+    pub(crate) fn listeners(&mut self) -> impl Iterator<Item = &mut Listener> {
+        self.bridges.values_mut().flat_map(OfBridge::listeners)
     }
 
     /// Gives a new bridge saved state, in its configured fail mode, with or without controllers; returns refused parts.

@@ -7,8 +7,9 @@ use mio::event::{Event, Source};
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tls::{Handshake, Session, Tls};
 
@@ -41,6 +42,8 @@ pub struct Reactor {
     open: Vec<Token>,
     /// Sockets with an event of this turn that reports that the peer reads no more.
     gone: Vec<Token>,
+    /// Listening sockets that another process has lent, by target.
+    pub(super) lent: BTreeMap<String, OwnedFd>,
     /// For reading: shared by all connections, because clearing one costs more than serving a request.
     buffer: Box<[u8]>,
 }
@@ -77,6 +80,7 @@ impl Reactor {
             handshakes: Duration::ZERO,
             open: Vec::new(),
             gone: Vec::new(),
+            lent: BTreeMap::new(),
             buffer: vec![0; READ_MAX_BYTES].into(),
         })
     }

@@ -16,6 +16,7 @@ use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use sys::local;
 use tls::{Handshake, Session};
@@ -145,7 +146,10 @@ enum Listening {
 
 /// A listening socket. Removes its Unix socket file on drop.
 pub struct Listener {
+    target: String,
     socket: Listening,
+    /// Another process listens by the same socket: its file stays.
+    is_lent: bool,
     token: Token,
     /// The last attempt to accept a connection failed.
     starved: bool,
@@ -157,7 +161,7 @@ impl Listener {
     /// Listens at a passive endpoint. Replaces a stale Unix socket file. The DSCP, from 0 to 63, is that of connections
     /// over TCP.
     pub fn open(endpoint: &Endpoint, dscp: u8, registry: &Registry, token: Token) -> io::Result<Listener> {
-        let mut socket = match endpoint {
+        let socket = match endpoint {
             Endpoint::PassiveUnix(path) => Listening::Unix(
                 UnixListener::from_std(local::listen_at(path, local::SOCKET_MODE)?),
                 path.clone(),
@@ -169,14 +173,52 @@ impl Listener {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to listen at"));
             }
         };
+        Listener::of(endpoint, socket, dscp, registry, token)
+    }
+
+    /// As [`Listener::open`], by the socket that another process has lent for that endpoint, if it has.
+    pub fn open_in(endpoint: &Endpoint, dscp: u8, reactor: &mut Reactor, token: Token) -> io::Result<Listener> {
+        let Some(fd) = reactor.lent.remove(&endpoint.to_string()) else {
+            return Listener::open(endpoint, dscp, reactor.registry(), token);
+        };
+        let socket = match endpoint {
+            Endpoint::PassiveUnix(path) => Listening::Unix(UnixListener::from_std(local::listener(fd)?), path.clone()),
+            _ => Listening::Tcp(TcpListener::from_std(fd.into())),
+        };
+        Listener::of(endpoint, socket, dscp, reactor.registry(), token)
+    }
+
+    fn of(
+        endpoint: &Endpoint,
+        mut socket: Listening,
+        dscp: u8,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<Listener> {
         match &mut socket {
             Listening::Unix(l, _) => registry.register(l, token, Interest::READABLE)?,
             Listening::Tcp(l) => registry.register(l, token, Interest::READABLE)?,
         }
         let handshakes = endpoint.is_tls().then(|| Handshakes::new(token));
-        let listener = Listener { socket, token, starved: false, handshakes };
+        let target = endpoint.to_string();
+        let listener = Listener { target, socket, is_lent: false, token, starved: false, handshakes };
         listener.set_dscp(dscp)?;
         Ok(listener)
+    }
+
+    /// Its target and its socket, for another process. The file of a Unix socket stays.
+    pub fn lend(&mut self) -> io::Result<(String, OwnedFd)> {
+        let fd = match &self.socket {
+            Listening::Unix(listener, _) => listener.as_fd().try_clone_to_owned()?,
+            Listening::Tcp(listener) => listener.as_fd().try_clone_to_owned()?,
+        };
+        self.is_lent = true;
+        Ok((self.target.clone(), fd))
+    }
+
+    /// The other process has failed.
+    pub fn take_back(&mut self) {
+        self.is_lent = false;
     }
 
     /// TCP port it listens at; `None` for Unix sockets.
@@ -261,7 +303,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listening::Unix(_, path) = &self.socket {
+        if let Listening::Unix(_, path) = &self.socket
+            && !self.is_lent
+        {
             // It may have been removed by hand.
             let _ = std::fs::remove_file(path);
         }

@@ -72,6 +72,15 @@ pub fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
+/// A listening socket of another process. From now on this process is its listener for those who connect.
+///
+/// # Errors
+/// It is no such socket.
+pub fn listener(socket: OwnedFd) -> io::Result<UnixListener> {
+    listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
 /// Opens a file for reading if only this user, or root, can have written it.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Monitor process: restarts the daemon after a crash, like `--monitor` of OVS daemons.
 //!
-//! The monitor forks the daemon and waits for its end. A signal caused by a program error ([`CRASHES`]) leads
+//! The monitor forks the daemon and waits for its end. A daemon that hands over to another process ([`HANDED_OVER`]) leaves
+//! that process to the monitor, which waits for its end then. A signal caused by a program error ([`CRASHES`]) leads
 //! to a restart, at once the first time and then at most every [`RESTART_S`] seconds; any other end also ends
 //! the monitor. Call it in the place of the set-up after [`crate::daemon::detach`]: with one thread and no
 //! files, locks or threads of the daemon.
@@ -13,6 +14,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::daemon::Detached;
 use crate::title::Title;
+
+/// Exit status of a daemon that has handed over to a process that it started.
+pub const HANDED_OVER: i32 = 75;
 
 /// Minimum time between two restarts.
 const RESTART_S: u64 = 10;
@@ -28,6 +32,9 @@ const CRASHES: [libc::c_int; 9] = [
     libc::SIGXCPU,
     libc::SIGXFSZ,
 ];
+
+/// For waitpid(2).
+const ANY_CHILD: libc::pid_t = -1;
 
 /// The end of a daemon.
 enum End {
@@ -46,7 +53,8 @@ pub enum Notice {
 
 /// Becomes the monitor of a daemon. Returns in the daemon: once in each process that the monitor forks. In
 /// the background, `outer` is notified when the first daemon is ready, and each daemon gets a handle to
-/// notify the monitor.
+/// notify the monitor. `start_over` replaces the monitor by a new program, after the crash of a successor; it returns only
+/// on an error.
 ///
 /// # Errors
 /// The fork fails.
@@ -55,11 +63,15 @@ pub fn monitor(
     outer: Option<Detached>,
     change_directory: bool,
     log: impl Fn(Notice, &str),
+    start_over: impl Fn() -> io::Error,
 ) -> io::Result<Option<Detached>> {
+    // Processes that daemons leave behind become children.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let in_background = outer.is_some();
     let mut title = Title::find();
     let mut outer = outer;
     let (mut crashes, mut last_crash) = (0_u32, String::new());
+    let mut has_successor = false;
     let mut last_restart: Option<Instant> = None;
     loop {
         let (wait, ready) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -69,6 +81,7 @@ pub fn monitor(
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 title.restore();
+                rustix::process::set_child_subreaper(None)?;
                 return Ok(in_background.then(|| Detached::new(ready)));
             }
             child => child,
@@ -82,7 +95,16 @@ pub fn monitor(
         if let Some(outer) = outer.take_if(|_| started) {
             outer.ready(change_directory)?;
         }
-        let end = await_end(child)?;
+        let (mut child, mut end) = (child, await_end(child)?);
+        while let End::Exited(HANDED_OVER) = end {
+            has_successor = true;
+            child = next_child().unwrap_or(ANY_CHILD);
+            title.set(&format!("{name}: monitoring pid {child} ({healthy})"));
+            end = match await_end(child) {
+                Err(e) if e.raw_os_error() == Some(libc::ECHILD) => End::Exited(0),
+                other => other?,
+            };
+        }
         let (ended, is_crash) = match &end {
             End::Exited(code) => (format!("pid {child} died, exit status {code}"), false),
             End::Killed { signal, dumped_core } => {
@@ -111,6 +133,11 @@ pub fn monitor(
             }
             None => log(Notice::Crash, &format!("{crashes} crashes: {ended}, restarting")),
         }
+        if has_successor {
+            // The daemon that crashed may have been of another version than this process.
+            let e = start_over();
+            log(Notice::Crash, &format!("cannot start over: {e}; restarting the first version"));
+        }
         last_crash = ended;
         last_restart = Some(Instant::now());
     }
@@ -133,11 +160,18 @@ fn is_ready(wait: &OwnedFd) -> bool {
     }
 }
 
+/// A child of this process, if it has one.
+fn next_child() -> Option<libc::pid_t> {
+    let own = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+    children.split_whitespace().find_map(|pid| pid.parse().ok())
+}
+
 fn await_end(child: libc::pid_t) -> io::Result<End> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is alive through the call.
-        if unsafe { libc::waitpid(child, &mut status, 0) } == child {
+        if unsafe { libc::waitpid(child, &mut status, 0) } > 0 {
             break;
         }
         let e = io::Error::last_os_error();

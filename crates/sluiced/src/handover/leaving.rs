@@ -3,14 +3,16 @@
 use super::notes::{self, Note, Sender};
 use super::{CHANGE_MAX, MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
 use crate::config::Program;
+use crate::db::Db;
 use crate::reactor::Reactor;
+use crate::stream::Listener;
 use crate::switch::Switch;
 use crate::turn::Turn;
+use dpif::handover::QueuePlace;
 use mio::Token;
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 use sys::channel::Channel;
@@ -54,12 +56,8 @@ impl Leaving {
         let lent = switch.lend()?;
         let (channel, other) = Channel::pair().map_err(|e| format!("cannot make a channel: {e}"))?;
         let file = program.unwrap_or(&own.file);
-        let mut command = Command::new(file);
-        command.arg0(&own.name).args(&own.arguments).stdin(Stdio::from(other));
-        command.env(SUCCEEDS, std::process::id().to_string());
-        if let Some(directory) = own.directory.as_ref().filter(|directory| directory.is_dir()) {
-            command.current_dir(directory);
-        }
+        let mut command = Program { file: file.to_owned(), ..own.clone() }.command();
+        command.stdin(Stdio::from(other)).env(SUCCEEDS, std::process::id().to_string());
         let child = command.spawn().map_err(|e| format!("{}: cannot be started: {e}", file.display()))?;
         // The other end is now the child's alone.
         drop(command);
@@ -98,7 +96,7 @@ impl Leaving {
     ///
     /// # Errors
     /// The successor failed, with the reason: this process goes on.
-    pub(crate) fn run(&mut self, switch: &mut Switch) -> Result<Step, String> {
+    pub(crate) fn run(&mut self, switch: &mut Switch, db: &mut Db) -> Result<Step, String> {
         if let Stage::Writing(synced) = &self.stage {
             match synced.try_recv() {
                 Ok(Ok(bytes)) => {
@@ -117,7 +115,7 @@ impl Leaving {
                     self.stage = Stage::Warming;
                 }
                 (Note::Warm, Stage::Warming) => {
-                    self.change(switch)?;
+                    self.change(switch, db)?;
                     self.stage = Stage::Over;
                     return Ok(Step::Over);
                 }
@@ -145,40 +143,63 @@ impl Leaving {
     }
 
     /// Stops receiving, and waits until the successor forwards.
-    fn change(&mut self, switch: &mut Switch) -> Result<(), String> {
+    fn change(&mut self, switch: &mut Switch, db: &mut Db) -> Result<(), String> {
         let began_us = sys::clock::machine_us();
         let places = switch.stop_receiving();
-        let changed = self.tell_change(switch, places);
+        let mut is_told = false;
+        let changed = self.tell_change(switch, db, places, &mut is_told);
         match &changed {
             Ok(()) => {
                 let gap_us = sys::clock::machine_us() - began_us;
                 let took_ms = sys::clock::machine_us() / 1000 - self.began_ms;
                 log::info!(target: "handover", "process {} forwards: prepared within {took_ms} ms, changed within {gap_us} us", self.child.id());
             }
-            Err(_) => switch.receive_again(),
+            Err(_) => {
+                // It may receive: two processes must not.
+                self.end_child();
+                switch.receive_again(is_told);
+                switch.listeners(db).for_each(Listener::take_back);
+            }
         }
         changed
     }
 
+    /// Tells the successor to receive, and waits until it does; `is_told`: it may have been told.
     fn tell_change(
         &mut self,
         switch: &mut Switch,
-        places: Vec<(String, Vec<dpif::handover::QueuePlace>)>,
+        db: &mut Db,
+        places: Vec<(String, Vec<QueuePlace>)>,
+        is_told: &mut bool,
     ) -> Result<(), String> {
         let synced = switch.sync_state()?;
         let bytes = synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
         let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
         let mut sender = Sender::new(&self.channel, CHANGE_MAX);
-        let of_datapath = |(name, places): (String, Vec<_>)| {
-            places.into_iter().map(move |place| Note::Place(name.clone(), place))
-        };
-        let mut notes = places.into_iter().flat_map(of_datapath).chain([Note::Change(bytes)]);
-        let sent = notes.try_for_each(|note| sender.add(note)).and_then(|()| sender.flush());
-        sent.map_err(|e| self.broken(&e))?;
+        let mut described = Ok(());
+        for listener in switch.listeners(db) {
+            described = described.and_then(|()| listener.lend().and_then(|(target, fd)| sender.add(Note::Listener(target, fd))));
+        }
+        for (name, places) in places {
+            for place in places {
+                described = described.and_then(|()| sender.add(Note::Place(name.clone(), place)));
+            }
+        }
+        described.map_err(|e| self.broken(&e))?;
+        *is_told = true;
+        sender.add(Note::Change(bytes)).and_then(|()| sender.flush()).map_err(|e| self.broken(&e))?;
         match self.receive(CHANGE_MAX)? {
             Some(Note::Forwarding) => Ok(()),
             Some(other) => Err(format!("the new process sent at a wrong time: {other}")),
             None => Err(format!("the new process did not forward within {} s", CHANGE_MAX.as_secs())),
+        }
+    }
+
+    /// Ends the successor, and waits for its end.
+    fn end_child(&mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(e) = ended {
+            log::warn!(target: "handover", "process {}: {e}", self.child.id());
         }
     }
 
@@ -215,10 +236,6 @@ impl Drop for Leaving {
         if matches!(self.stage, Stage::Over) {
             return;
         }
-        // It ends by itself when the channel does, or has ended.
-        let ended = self.child.kill().and_then(|()| self.child.wait());
-        if let Err(e) = ended {
-            log::warn!(target: "handover", "process {}: {e}", self.child.id());
-        }
+        self.end_child();
     }
 }

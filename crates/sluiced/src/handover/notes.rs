@@ -33,6 +33,8 @@ pub(super) enum Note {
     Warm,
     /// Place of a queue of a datapath.
     Place(String, QueuePlace),
+    /// A listening socket, by its target.
+    Listener(String, OwnedFd),
     /// The change: the state file has that many bytes.
     Change(u64),
     /// The successor forwards.
@@ -61,6 +63,7 @@ impl fmt::Display for Note {
             Note::Place(datapath, QueuePlace { port, queue, place }) => {
                 writeln!(f, "place\t{datapath}\t{}\t{queue}\t{place}", port.0)
             }
+            Note::Listener(target, _) => writeln!(f, "listener\t{target}"),
             Note::Change(bytes) => writeln!(f, "change\t{bytes}"),
             Note::Forwarding => writeln!(f, "forwarding"),
             Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
@@ -72,6 +75,7 @@ impl Note {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Note::Port(port) => port.queues.iter().map(|queue| queue.fd.as_fd()).collect(),
+            Note::Listener(_, fd) => vec![fd.as_fd()],
             _ => Vec::new(),
         }
     }
@@ -140,6 +144,10 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
             port.queues.push(LentQueue { kind, fd });
             continue;
         }
+        if let Some(target) = line.strip_prefix("listener\t") {
+            notes.push(Note::Listener(target.to_string(), fds.next().ok_or_else(|| bad(line))?));
+            continue;
+        }
         match Note::parse(line) {
             Ok(Some(note)) => notes.push(note),
             Ok(None) => log::info!(target: "handover", "a line of another version is skipped: {line}"),
@@ -170,8 +178,10 @@ impl<'a> Sender<'a> {
             self.flush()?;
         }
         self.text += &line;
-        if let Note::Port(port) = note {
-            self.fds.extend(port.queues.into_iter().map(|queue| queue.fd));
+        match note {
+            Note::Port(port) => self.fds.extend(port.queues.into_iter().map(|queue| queue.fd)),
+            Note::Listener(_, fd) => self.fds.push(fd),
+            _ => {}
         }
         Ok(())
     }
@@ -229,6 +239,7 @@ mod tests {
             Note::FlowsEnd,
             Note::Warm,
             Note::Place("x".to_string(), QueuePlace { port: DpPort(1), queue: 2, place: 3 }),
+            Note::Listener("punix:/x/y".to_string(), null()),
             Note::Change(17),
             Note::Forwarding,
             Note::Failed("two\twords\n".to_string()),
@@ -253,7 +264,7 @@ mod tests {
         let read = |text: &str| super::read(Message { bytes: text.as_bytes().to_vec(), fds: Vec::new() });
         let notes = read("later\t1\nready\tmore\nstate\t5\tmore\n").unwrap();
         assert_eq!(shown(&notes), ["ready\n", "state\t5\n"]);
-        for text in ["state", "state\tx", "datapath\tx\tg", "port\tp", "queue\ttap", "place\tx\t1\t2", "flow\td\t1\t0\t0"] {
+        for text in ["state", "state\tx", "datapath\tx\tg", "port\tp", "queue\ttap", "listener\tx", "place\tx\t1\t2", "flow\td\t1\t0\t0"] {
             assert!(read(text).is_err(), "{text}");
         }
     }

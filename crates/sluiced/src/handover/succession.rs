@@ -124,7 +124,7 @@ impl Succession {
     ///
     /// # Errors
     /// The other process ended before the change, or this one cannot take over.
-    pub(crate) fn run(&mut self, switch: &mut Switch) -> Result<Step> {
+    pub(crate) fn run(&mut self, switch: &mut Switch, reactor: &mut Reactor) -> Result<Step> {
         if let Some(fault) = self.datapaths.values().find_map(|datapath| datapath.inheritance.fault()) {
             bail!("{fault}");
         }
@@ -141,12 +141,12 @@ impl Succession {
                 (Err(e), Stage::Preparing | Stage::Ready) => return Err(e),
             };
             for note in notes {
-                self.follow(note, switch)?;
+                self.follow(note, switch, reactor)?;
             }
         }
     }
 
-    fn follow(&mut self, note: Note, switch: &mut Switch) -> Result<()> {
+    fn follow(&mut self, note: Note, switch: &mut Switch, reactor: &mut Reactor) -> Result<()> {
         ensure!(self.stage == Stage::Ready, "unexpected from the process to succeed: {note}");
         match note {
             Note::Flow(datapath, ufid, core, key) if self.flows.len() < NOTES_MAX => {
@@ -158,6 +158,7 @@ impl Succession {
                 self.tell(Note::Warm)?;
             }
             Note::Place(datapath, place) => self.places.entry(datapath).or_default().push(place),
+            Note::Listener(target, fd) => drop(reactor.lent.insert(target, fd)),
             Note::Change(bytes) => {
                 switch.take_over(bytes, &self.places)?;
                 self.tell(Note::Forwarding)?;

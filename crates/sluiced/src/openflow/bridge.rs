@@ -106,7 +106,7 @@ impl OfBridge {
         let mut listen = |suffix: &str| {
             let endpoint = Endpoint::PassiveUnix(run_dir.join(format!("{name}.{suffix}")));
             let token = reactor.token();
-            let listener = Listener::open(&endpoint, NO_DSCP, reactor.registry(), token);
+            let listener = Listener::open_in(&endpoint, NO_DSCP, reactor, token);
             if let Err(e) = &listener {
                 log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
             }
@@ -117,6 +117,15 @@ impl OfBridge {
             let path = run_dir.join(format!("{name}.mgmt"));
             log::info!(target: "connmgr", "{name}: added service controller \"punix:{}\"", path.display());
         }
+    }
+
+    /// Its listening sockets.
+    pub(super) fn listeners(&mut self) -> impl Iterator<Item = &mut Listener> {
+        let passive = self.controllers.values_mut().filter_map(|controller| match &mut controller.remote {
+            Remote::Passive { listener } => listener.as_mut(),
+            Remote::Active { .. } => None,
+        });
+        self.management.iter_mut().chain(&mut self.snoop).chain(passive)
     }
 
     /// Closes all connections, and removes the bridge's meters.

@@ -107,7 +107,7 @@ impl Controller {
             }
             Ok(endpoint) if endpoint.is_passive() => {
                 let token = reactor.token();
-                let listener = Listener::open(&endpoint, config.dscp, reactor.registry(), token);
+                let listener = Listener::open_in(&endpoint, config.dscp, reactor, token);
                 if let Err(e) = &listener {
                     log::warn!(target: "connmgr", "{}: cannot listen at {target}: {e}", place.bridge);
                     last_error = Some(e.to_string());

@@ -6,6 +6,7 @@ use crate::db::Db;
 use crate::handover::LentDatapath;
 use crate::reactor::Reactor;
 use crate::state::Counted;
+use crate::stream::Listener;
 use anyhow::{Context as _, Result};
 use dpif::handover::QueuePlace;
 use dpif::{DpifOp, OpResult, PmdId};
@@ -107,9 +108,21 @@ impl Switch {
         handovers.map(|(name, handover)| (name, handover.stop_receiving())).collect()
     }
 
-    /// Receives where it stopped: the successor failed.
-    pub(crate) fn receive_again(&mut self) {
-        self.instances.iter().filter_map(|i| i.datapath.handover()).for_each(|handover| handover.begin(&[]));
+    /// Receives again, since the successor failed: where it stopped, or if the other one `may_have_received`, by new queues.
+    pub(crate) fn receive_again(&mut self, may_have_received: bool) {
+        for instance in self.instances.iter() {
+            let Some(handover) = instance.datapath.handover() else { continue };
+            let lost = if may_have_received { handover.begin_anew() } else { Vec::new() };
+            for (name, why) in lost {
+                log::error!(target: "handover", "{}: port {name} receives no more: {why}", instance.name());
+            }
+            handover.begin(&[]);
+        }
+    }
+
+    /// The listening sockets of controllers and of the database.
+    pub(crate) fn listeners<'a>(&'a mut self, db: &'a mut Db) -> impl Iterator<Item = &'a mut Listener> {
+        self.openflow.listeners().chain(db.listeners())
     }
 
     /// The handover has failed: goes on as before, with the changes of the database meanwhile.

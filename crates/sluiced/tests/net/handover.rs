@@ -150,3 +150,77 @@ fn no_packet_is_lost_when_the_switch_is_handed_over_again_and_again() {
     assert_eq!((lost, disordered), (0, 0), "lost, disordered");
     wait_log(&daemon, "|handover|INFO|");
 }
+
+/// A program in the place of a successor: passes messages between the running process and the true successor, and stops after
+/// a number of them, perhaps in the middle of one; the true one is killed with it.
+const RELAY: &str = r#"#!/usr/bin/env python3
+import os, select, socket, subprocess, sys
+limit, cut, kill = (int(word) for word in open(os.path.join(os.environ["OVS_RUNDIR"], "relay")).read().split())
+old = socket.socket(fileno=os.dup(0))
+new, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+program = "SLUICED"
+child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", program] + sys.argv[1:], stdin=end,
+                         env=dict(os.environ, SLUICED_SUCCEEDS=str(os.getpid())))
+end.close()
+os.close(0)
+count = 0
+while True:
+    ready, _, _ = select.select([old, new], [], [])
+    for source in ready:
+        text, fds, _, _ = socket.recv_fds(source, 1 << 16, 64)
+        if not text:
+            sys.exit(0)
+        count += 1
+        target = new if source is old else old
+        if count > limit:
+            if cut:
+                socket.send_fds(target, [text[:len(text) // 2]], fds)
+            if kill:
+                child.kill()
+                child.wait()
+            sys.exit(1)
+        socket.send_fds(target, [text], fds)
+        for fd in fds:
+            os.close(fd)
+"#;
+
+#[test]
+fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3", "setpriv");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let net = Topology::new(2).unwrap();
+    let mut daemon = serving(&spec(&net.switch));
+    let [a, b] = net.ports()[..] else { panic!("two ports") };
+    vsctl(&daemon, &format!("add-br br0 -- add-port br0 {a} -- add-port br0 {b}"));
+    let relay = daemon.rundir().join("relay.py");
+    std::fs::write(&relay, RELAY.replace("SLUICED", env!("CARGO_BIN_EXE_sluiced"))).unwrap();
+    Cmd::new("chmod").arg("+x").arg(&relay).run().unwrap();
+    testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
+    let rules = appctl(&daemon, "fdb/show br0");
+    let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
+        // A program that ends, or is none.
+        for (program, why) in [("/bin/false", "the new process ended"), ("/none", "cannot be started")] {
+            let out = daemon.tool("ovs-appctl").args(["sluice/handover", program]).output().unwrap();
+            assert!(!out.status.success() && out.stderr.contains(why), "{out:?}");
+        }
+        // The first messages, to `warm`; the last one, `forwarding`, is a case of its own.
+        for (limit, cut) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1)] {
+            std::fs::write(daemon.rundir().join("relay"), format!("{limit} {cut} 1")).unwrap();
+            let out = daemon.tool("ovs-appctl").args(["sluice/handover", &relay.to_string_lossy()]).output().unwrap();
+            assert!(!out.status.success() && out.stderr.contains("the new process"), "{limit} {cut}: {out:?}");
+        }
+    });
+    println!("eleven failed handovers: longest gap {gap_us} us");
+    assert_eq!((lost, disordered), (0, 0), "lost, disordered");
+    assert_eq!(daemon.status(), None);
+    let after = appctl(&daemon, "fdb/show br0");
+    assert_eq!(after.lines().count(), rules.lines().count(), "{after}");
+    // The configuration goes on, and so does the state.
+    vsctl(&daemon, "add-port br0 p9 -- set Interface p9 type=internal");
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", "priority=7,udp,tp_dst=9,actions=drop"]).unwrap();
+    let successor = hand_over(&daemon, daemon.pid());
+    let dump = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
+    assert!(dump.contains("tp_dst=9"), "{dump}");
+    drop(successor);
+}
