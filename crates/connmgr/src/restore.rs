@@ -104,12 +104,7 @@ impl Connmgr {
     }
 
     /// Follows changes of the state in another process; returns those that are refused. Nobody is told.
-    pub fn follow(
-        &mut self,
-        changes: &StateChanges,
-        ctx: &BridgeCtx<'_>,
-        now_ms: u64,
-    ) -> Vec<RefusedPart> {
+    pub fn follow(&mut self, changes: &StateChanges, ctx: &BridgeCtx<'_>, now_ms: u64) -> Vec<RefusedPart> {
         let StateChanges { tlv, meters, meters_gone, groups, groups_gone, rules, rules_gone } = changes;
         ctx.backer.change_tables(ctx.bridge, |tables| {
             for rule in rules_gone {
@@ -130,7 +125,8 @@ impl Connmgr {
         for id in meters_gone {
             let meter = Meter { id: *id, flags: 0, bands: Vec::new() };
             // It may have come and gone.
-            let _ = self.shared.meters.change(&MeterMod { command: MeterModCommand::Delete, meter }, ctx, now_ms);
+            let _ =
+                self.shared.meters.change(&MeterMod { command: MeterModCommand::Delete, meter }, ctx, now_ms);
         }
         self.add_parts((meters, groups, rules), ctx, now_ms, &mut refused);
         refused
@@ -187,17 +183,14 @@ fn with_context(shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, change: impl 
 
 /// Adds groups, in place of those that are there. One may refer to others that come later, so that refused ones are tried
 /// again while others succeed.
-fn add_groups(
-    groups: &[Group],
-    ctx: &BridgeCtx<'_>,
-    cx: &ModContext<'_>,
-    refused: &mut Vec<RefusedPart>,
-) {
+fn add_groups(groups: &[Group], ctx: &BridgeCtx<'_>, cx: &ModContext<'_>, refused: &mut Vec<RefusedPart>) {
     let mut left: Vec<&Group> = groups.iter().collect();
     loop {
         let mut again = Vec::new();
         for group in &left {
-            again.extend(change_group(GroupModCommand::AddOrModify, group, ctx, cx).map(|kind| (*group, kind)));
+            again.extend(
+                change_group(GroupModCommand::AddOrModify, group, ctx, cx).map(|kind| (*group, kind)),
+            );
         }
         if again.is_empty() || again.len() == left.len() {
             refused.extend(again.into_iter().map(|(group, kind)| RefusedPart::Group(group.id, kind)));
@@ -214,12 +207,8 @@ fn change_group(
     ctx: &BridgeCtx<'_>,
     cx: &ModContext<'_>,
 ) -> Option<ErrorKind> {
-    let change = GroupMod {
-        format: Format::Standard,
-        command,
-        command_bucket_id: BUCKET_ALL,
-        group: group.clone(),
-    };
+    let change =
+        GroupMod { format: Format::Standard, command, command_bucket_id: BUCKET_ALL, group: group.clone() };
     let mut queue = ModQueue::default();
     queue.push(Mod::Group(change), &[]);
     let mut work = usize::MAX;

@@ -1,10 +1,35 @@
-//! [`Inheritance`]: ports of the process that a datapath succeeds.
+//! Ports and places of receive queues as they pass between processes; [`Inheritance`]: those of the process that a datapath
+//! succeeds.
 
-use dpif::handover::{LentPort, LentQueue};
 use flow::DpPort;
+use netdev::LentQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{Mutex, lock};
+
+/// A port whose queues are lent.
+#[derive(Debug)]
+pub struct LentPort {
+    /// Its name.
+    pub name: String,
+    /// Type, as [`PortInfo`](crate::PortInfo) has it.
+    pub type_name: String,
+    /// Its number.
+    pub number: DpPort,
+    /// Its receive queues by number; none of a port that has none, or that is opened anew.
+    pub queues: Vec<LentQueue>,
+}
+
+/// Place of a receive queue at the change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueuePlace {
+    /// Its port.
+    pub port: DpPort,
+    /// Its number in the port.
+    pub queue: u16,
+    /// Place of the next frame in memory shared with the kernel.
+    pub place: u32,
+}
 
 /// Ports of the process that a datapath succeeds, until the change. Copies share one state.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +57,7 @@ pub enum Opening {
 }
 
 impl Inheritance {
-    /// Of these ports.
+    /// A datapath that succeeds one with these ports.
     pub fn new(ports: Vec<LentPort>) -> Inheritance {
         let ports = ports.into_iter().map(|port| (port.name.clone(), port)).collect();
         let inherited = Inherited { ports, is_waiting: true, fault: None };
@@ -86,7 +111,7 @@ impl Inheritance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dpif::handover::LentKind;
+    use netdev::LentKind;
 
     #[test]
     fn an_inherited_port_is_opened_once_by_its_queues_and_others_after_the_change() {
@@ -99,7 +124,10 @@ mod tests {
             queues,
         };
         let all = Inheritance::new(vec![port("p1", "tap", 3, queues), port("v1", "vxlan", 4, Vec::new())]);
-        assert_eq!((all.number("p1"), all.number("v1"), all.number("p2")), (Some(DpPort(3)), Some(DpPort(4)), None));
+        assert_eq!(
+            (all.number("p1"), all.number("v1"), all.number("p2")),
+            (Some(DpPort(3)), Some(DpPort(4)), None)
+        );
         assert!(matches!(all.opening("p1", "system", true), Opening::Later), "another type");
         assert!(matches!(all.opening("p1", "tap", true), Opening::By(queues) if queues.len() == 1));
         assert!(matches!(all.opening("p1", "tap", true), Opening::Later), "its queues are taken");

@@ -74,7 +74,7 @@ use threads::PmdFactory;
 use upcall_queues::UpcallQueues;
 
 pub use bulk::TOGETHER;
-pub use inheritance::Inheritance;
+pub use inheritance::{Inheritance, LentPort, QueuePlace};
 pub use watch::QueueWatch;
 
 /// Upcalls whose operations are sent to a forwarding thread together.

@@ -6,8 +6,8 @@
 use super::announce;
 use super::bulk::Bulk;
 use super::cores::Cores;
-use super::inheritance::Inheritance;
 use super::inbox::{Control, RunAs, TxSide};
+use super::inheritance::Inheritance;
 use super::main_core::MainCore;
 use super::offload::Candidate;
 use super::perf;

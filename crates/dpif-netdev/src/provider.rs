@@ -1,7 +1,6 @@
 //! [`Provider`] of the userspace datapath.
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
-use dpif::handover::Handover;
 use dpif::{
     BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
     Shaping, UpcallReceiver, UserspaceTunnels,
@@ -97,10 +96,6 @@ impl Provider for UserspaceDatapath {
         if let Err(e) = self.sweeper.tick(&self.pool.factory.shared) {
             log::error!("{}: cannot start the thread ct_clean, so expired connections stay: {e}", self.name);
         }
-    }
-
-    fn handover(&self) -> Option<&dyn Handover> {
-        Some(&self.pool)
     }
 
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {

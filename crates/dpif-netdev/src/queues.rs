@@ -9,10 +9,11 @@
 use super::plan::QueueId;
 use super::plan::load::History;
 use super::policing::PortPolicer;
+use super::inheritance::QueuePlace;
 use datapath::Pmd;
 use dpif::PortStats;
-use dpif::handover::{Lending, QueuePlace};
 use flow::DpPort;
+use netdev::Lending;
 use netdev::RxQueue;
 use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;

@@ -1,19 +1,29 @@
-//! [`Handover`] of the userspace datapath: receive queues pass to another process, or come from one.
+//! Handover: the ports of a running datapath pass to another process, its successor, while packets flow.
+//!
+//! The first process lends its receive queues ([`UserspaceDatapath::lend`]) and forwards on. The successor opens its ports by
+//! them, and does not receive yet. At the change the first process stops ([`UserspaceDatapath::stop_receiving`]), and the
+//! successor receives from the same places on ([`UserspaceDatapath::begin`]): meanwhile frames wait in the queues, which both
+//! processes share. If the successor fails before that, the first process goes on ([`UserspaceDatapath::begin`] there).
 
+use super::UserspaceDatapath;
 use super::inbox::Control;
-use super::pool::PmdPool;
+use super::inheritance::{LentPort, QueuePlace};
 use super::queues::Rx;
 use dpif::PmdId;
-use dpif::handover::{Handover, Lending, LentKind, LentPort, LentQueue, QueuePlace};
 use flow::DpPort;
+use netdev::{Lending, LentKind, LentQueue};
 use std::collections::{BTreeMap, BTreeSet};
 use sync::lock;
 
-impl Handover for PmdPool {
-    fn lend(&self) -> Result<Vec<LentPort>, String> {
-        let s = lock(&self.state);
+impl UserspaceDatapath {
+    /// Lends the receive queues of all ports, which stay in use.
+    ///
+    /// # Errors
+    /// A port whose queues cannot pass, with the reason.
+    pub fn lend(&self) -> Result<Vec<LentPort>, String> {
+        let s = lock(&self.pool.state);
         let threads = s.running.values().map(|running| &running.thread);
-        let asked = self.cores.ask(threads, Control::Lend).into_iter().flatten();
+        let asked = self.pool.cores.ask(threads, Control::Lend).into_iter().flatten();
         let mut queues: BTreeMap<DpPort, BTreeMap<u16, LentQueue>> = BTreeMap::new();
         for (id, lending) in asked {
             let name = s.ports.get(id.port).map_or("", |port| &port.info.name);
@@ -32,27 +42,29 @@ impl Handover for PmdPool {
         Ok(lent.collect())
     }
 
-    fn stop_receiving(&self) -> Vec<QueuePlace> {
-        let s = &mut *lock(&self.state);
+    /// Receives no more; returns the places where it stopped. Packets received before are forwarded.
+    pub fn stop_receiving(&self) -> Vec<QueuePlace> {
+        let s = &mut *lock(&self.pool.state);
         let threads = s.running.values().map(|running| &running.thread);
         let held = s.held.get_or_insert_default();
-        held.extend(self.cores.ask(threads, Control::Suspend).into_iter().flatten());
+        held.extend(self.pool.cores.ask(threads, Control::Suspend).into_iter().flatten());
         held.iter().map(Rx::place).collect()
     }
 
-    fn begin_anew(&self) -> Vec<(String, String)> {
-        let s = &mut *lock(&self.state);
+    /// Opens the queues where it stopped anew, because another process may have received from them; returns the ports that
+    /// could not be opened, with the reason.
+    pub fn begin_anew(&self) -> Vec<(String, String)> {
+        let s = &mut *lock(&self.pool.state);
         // Others have no place in memory that could be wrong.
-        let has_ring = |rx: &&Rx| {
-            matches!(rx.lend(), Ok(Lending::Queue(LentQueue { kind: LentKind::Ring(..), .. })))
-        };
+        let has_ring =
+            |rx: &&Rx| matches!(rx.lend(), Ok(Lending::Queue(LentQueue { kind: LentKind::Ring(..), .. })));
         let ports: BTreeSet<DpPort> = s.held.iter().flatten().filter(has_ring).map(|rx| rx.port).collect();
         let mut lost = Vec::new();
         for port in ports {
             // The old queues are closed with the call.
             s.held.iter_mut().for_each(|held| held.retain(|rx| rx.port != port));
             let name = s.ports.get(port).map(|port| port.info.name.clone()).unwrap_or_default();
-            match self.reopen(s, port) {
+            match self.pool.reopen(s, port) {
                 Ok(queues) => s.held.get_or_insert_default().extend(queues),
                 Err(e) => lost.push((name, e.to_string())),
             }
@@ -60,9 +72,10 @@ impl Handover for PmdPool {
         lost
     }
 
-    fn begin(&self, places: &[QueuePlace]) {
-        self.inheritance.end();
-        let s = &mut *lock(&self.state);
+    /// Receives: in the successor from these places on; without them, where [`Handover::stop_receiving`] stopped.
+    pub fn begin(&self, places: &[QueuePlace]) {
+        self.pool.inheritance.end();
+        let s = &mut *lock(&self.pool.state);
         let Some(mut queues) = s.held.take() else { return };
         let places: BTreeMap<_, _> = places.iter().map(|at| ((at.port, at.queue), at.place)).collect();
         for rx in &mut queues {
@@ -70,10 +83,11 @@ impl Handover for PmdPool {
             rx.go_on_at(places.get(&(port, queue)).copied().unwrap_or(place));
         }
         let (running, ports, plan, placement) = (&s.running, &s.ports, &s.plan, &mut s.placement);
-        placement.resume(&self.fleet(running, ports, plan), queues);
+        placement.resume(&self.pool.fleet(running, ports, plan), queues);
     }
 
-    fn receivers(&self, port: DpPort) -> Vec<PmdId> {
-        lock(&self.state).placement.cores_of(port).into_iter().map(PmdId::Core).collect()
+    /// Threads that receive, or will, from a port.
+    pub fn receivers(&self, port: DpPort) -> Vec<PmdId> {
+        lock(&self.pool.state).placement.cores_of(port).into_iter().map(PmdId::Core).collect()
     }
 }

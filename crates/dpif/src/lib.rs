@@ -14,7 +14,6 @@ mod drops;
 mod drr;
 mod dummy_mode;
 pub mod fuzz;
-pub mod handover;
 pub mod nlactions;
 mod offload;
 mod op_counts;

@@ -5,7 +5,6 @@
 //! the two it is.
 
 use crate::drr::BATCH_MAX_UPCALLS;
-use crate::handover::Handover;
 use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
 use crate::port::{EgressPorts, PortSpec};
@@ -157,11 +156,6 @@ pub trait Provider: Datapath {
 
     /// Its forwarding threads; `None`: no separate ones.
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
-        None
-    }
-
-    /// Its ports and receive queues, if they can pass to another process.
-    fn handover(&self) -> Option<&dyn Handover> {
         None
     }
 

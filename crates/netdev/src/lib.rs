@@ -10,10 +10,11 @@
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
+mod adopt;
 mod eventfd;
 mod finish_offloads;
 pub mod fuzz;
-mod lent;
+mod lending;
 mod null;
 mod open;
 mod patch;
@@ -30,10 +31,11 @@ pub mod pcap;
 pub mod route;
 pub mod tc;
 
+pub use adopt::adopt;
 pub use afxdp::AfxdpInfo;
 pub use dpif::{AfxdpPort, PcapPort, XdpMode};
 pub use dummy::Dummy;
-pub use lent::adopt;
+pub use lending::{Lending, LentKind, LentQueue, LentSocket};
 pub use open::{OpenNote, OpenedPort, open};
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{

@@ -4,11 +4,11 @@
 //! port. Dropping a port closes it; its queues live until they are dropped too.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use dpif::handover::Lending;
+use crate::lending::{Lending, LentKind, LentQueue};
+
 use packet::{PacketBatch, PacketPool};
-
 
 /// Frames coming in.
 pub trait RxQueue: Send {
@@ -45,6 +45,11 @@ pub trait RxQueue: Send {
     fn go_on_at(&mut self, place: u32) {
         let _ = place;
     }
+}
+
+/// A further descriptor of an open file, for another process.
+pub(crate) fn lent(kind: LentKind, fd: &OwnedFd) -> io::Result<Lending> {
+    Ok(Lending::Queue(LentQueue { kind, fd: fd.try_clone()? }))
 }
 
 /// Frames going out.

@@ -10,16 +10,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dpif::handover::{Lending, LentKind};
 use dpif::{InternalPort, TapPort};
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES, is_tunneled};
 
 use crate::finish_offloads::{exceeds_virtio, finish_offloads};
-use crate::lent::lent;
+use crate::lending::{Lending, LentKind};
 use crate::open::{OpenedPort, Opener, Opening};
-use crate::port::{Port, PortDevice, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+use crate::port::{Port, PortDevice, RxCounters, RxQueue, TxDrop, TxQueue, TxReport, lent};
 use crate::raw;
 use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};

@@ -13,9 +13,9 @@ use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
-use flow::{OfPort, Ufid};
 use flow::extract::{Metadata, extract};
 use flow::{FlowKey, PackedFlow, VlanTag};
+use flow::{OfPort, Ufid};
 use ofp_actions::{Action, Output};
 use packet::Packet;
 use std::collections::BTreeMap;
@@ -154,7 +154,14 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
         false => t.cache.replay(&seen, &mut backer.effect_host()),
     }
     let is_taken = is_held || links::deliver(&t.claimed, upcall.packet.data());
-    queue.extend(make_flow(backer, view, epoch, (upcall.ufid, upcall.pmd, &upcall.key), (t, &actions), now_ms));
+    queue.extend(make_flow(
+        backer,
+        view,
+        epoch,
+        (upcall.ufid, upcall.pmd, &upcall.key),
+        (t, &actions),
+        now_ms,
+    ));
     queue.push(execute(backer, view, upcall, actions, is_taken));
 }
 

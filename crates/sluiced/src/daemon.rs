@@ -8,10 +8,10 @@ use super::claim::{self, Claim, Look, Seeker};
 use super::config::{COMPATIBLE, DaemonConfig, Exit};
 use super::control_plane::{ControlPlane, HandoverState};
 use super::db::{Db, MANAGERS};
+use super::handover::{Leaving, Step, Succession};
 use super::implementations::Chosen;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
-use super::handover::{Leaving, Step, Succession};
 use super::metrics::Metrics;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
@@ -178,11 +178,7 @@ fn log_for_monitor(config: &DaemonConfig, notice: Notice, text: &str) {
 }
 
 impl Daemon {
-    fn start(
-        config: &DaemonConfig,
-        signals: Signals,
-        succession: &mut Option<Succession>,
-    ) -> Result<Daemon> {
+    fn start(config: &DaemonConfig, signals: Signals, succession: &mut Option<Succession>) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
         let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
@@ -207,7 +203,8 @@ impl Daemon {
             false => Some(Arc::new(reactor.queue_watch()?)),
         };
         let routing = Routing::start(config.system_routes, &mut reactor)?;
-        let switch = Switch::start(config, waker.clone(), watch, succession.as_ref())?;
+        let switch =
+            Switch::start(config, waker.clone(), watch, succession.as_ref().map(Succession::inherited))?;
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
@@ -258,7 +255,9 @@ impl Daemon {
                 let served = format!("serving {} on unix:{}", file.display(), socket.display());
                 match std::mem::take(&mut self.claims_database) {
                     true => log::info!(target: "ovsdb_file", "{served}"),
-                    false => log::warn!(target: "ovsdb_file", "the database server is gone and has no successor: {served}"),
+                    false => {
+                        log::warn!(target: "ovsdb_file", "the database server is gone and has no successor: {served}")
+                    }
                 }
                 if let Err(e) = add_remotes(config, &mut self.plane.db, &mut self.plane.reactor) {
                     log::error!(target: "ovsdb_file", "{e:#}");
@@ -321,7 +320,7 @@ impl Daemon {
         }
     }
 
-    /// The handover failed: this process goes on, and answers those who asked for it.
+    /// The handover failed: this process goes on, and answers the commands that wait for it.
     fn stay(&mut self, why: &str) {
         log::error!(target: "handover", "{why}; this process goes on");
         (self.leaving, self.plane.handover) = (None, HandoverState::None);
@@ -373,14 +372,16 @@ impl Daemon {
             next = next.and(db.run(reactor));
             let is_ready = switch.is_ready(db);
             self.succeed(config, succession)?;
-            if is_ready
-                && let Some(detached) = detached.take()
-            {
+            if is_ready && let Some(detached) = detached.take() {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
             }
             self.plane.unixctl = self.unixctl.counts;
             self.metrics.run(&mut self.plane, &self.waker);
-            next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn()).and(handover);
+            next = next
+                .and(self.sample())
+                .and(self.answer_waiting())
+                .and(self.plane.reactor.turn())
+                .and(handover);
             if self.claims_database {
                 next = next.and(Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS));
             }

@@ -23,7 +23,7 @@ mod notes;
 mod succession;
 
 pub(crate) use leaving::Leaving;
-pub(crate) use succession::{InheritedDatapath, Succession};
+pub(crate) use succession::Succession;
 
 use crate::turn::Turn;
 
@@ -45,15 +45,6 @@ pub(crate) enum Step {
     Going(Turn),
     /// It is over: the successor forwards, or has the role.
     Over,
-}
-
-/// A datapath whose ports are lent.
-pub(crate) struct LentDatapath {
-    /// Its name.
-    pub(crate) name: String,
-    /// Key of its hash functions: the successor selects the same buckets and members.
-    pub(crate) hash_seed: u64,
-    pub(crate) ports: Vec<dpif::handover::LentPort>,
 }
 
 /// Reads notes from arbitrary bytes, for tests with such.

@@ -5,15 +5,15 @@
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
 use crate::dp_features::log_support;
-use crate::handover::InheritedDatapath;
 use crate::implementations::Chosen;
+use crate::inherited::InheritedDatapath;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
 use anyhow::{Context, Result, ensure};
 use dpif::{
-    DpifOp, DropReason, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
-    Provider, ReplySink, ThreadPlan,
+    Datapath as _, DpifOp, DropReason, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions,
+    PortSpec, Provider, ReplySink, ThreadPlan,
 };
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::offload::Providers;
@@ -47,6 +47,8 @@ pub struct Instance {
     pub backer: Arc<Backer>,
     /// The datapath.
     pub datapath: Arc<dyn Provider>,
+    /// The datapath, if it is one of user space.
+    pub(crate) userspace: Option<Arc<UserspaceDatapath>>,
     slow: SlowPath,
     bridges: BTreeSet<BridgeId>,
     dummy: bool,
@@ -84,17 +86,17 @@ impl Instance {
         let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
         let of_kernel = (type_name == "system" && !settings.dummies.is_datapath(type_name))
             .then(|| kernel(short, global));
-        let (backer, datapath) = match of_kernel.transpose()? {
+        let (backer, datapath, userspace) = match of_kernel.transpose()? {
             Some(datapath) => {
                 backer.capabilities = datapath.capabilities();
-                (Arc::new(backer), datapath)
+                (Arc::new(backer), datapath, None)
             }
             None => {
                 let is_dummy = settings.dummies.is_datapath(type_name);
                 backer.capabilities = dpif_netdev::capabilities(vlan_limit, is_dummy);
                 let backer = Arc::new(backer);
                 let datapath = userspace(type_name, short, settings, hash_seed, vlan_limit, &backer, wake)?;
-                (backer, datapath)
+                (backer, datapath.clone() as Arc<dyn Provider>, Some(datapath))
             }
         };
         backer.set_vlan_limit(datapath.set_vlan_limit(vlan_limit));
@@ -106,6 +108,7 @@ impl Instance {
             hash_seed,
             backer,
             datapath,
+            userspace,
             slow,
             bridges: BTreeSet::new(),
             dummy: settings.dummies.is_datapath(type_name),
@@ -354,7 +357,7 @@ fn userspace(
     vlan_limit: u8,
     backer: &Arc<Backer>,
     wake: &Wake,
-) -> Result<Arc<dyn Provider>> {
+) -> Result<Arc<UserspaceDatapath>> {
     Chosen::log_of_datapath();
     let dummy = settings.dummies.is_datapath(type_name);
     let config = UserspaceConfig {
@@ -368,14 +371,17 @@ fn userspace(
         vlan_limit,
         hash_seed,
         offload: Providers::default(),
-        inheritance: settings.inherited(type_name, short).map(|of| of.inheritance.clone()).unwrap_or_default(),
+        inheritance: settings
+            .inherited(type_name, short)
+            .map(|of| of.inheritance.clone())
+            .unwrap_or_default(),
     };
     let inline = Arc::new(InlineSlowPath {
         backer: backer.clone(),
         datapath: config.name.clone(),
         wake: wake.clone(),
     });
-    let datapath: Arc<dyn Provider> =
+    let datapath =
         Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
     // As in stock switches: the local port of the datapath. The bridges' own would be a device without use.
     if dummy || short != default_name(type_name) {

@@ -30,6 +30,7 @@ mod features;
 pub mod fuzz;
 mod handover;
 mod implementations;
+mod inherited;
 mod instances;
 mod link_protocols;
 mod machine;

@@ -24,10 +24,10 @@ use following::FollowedFile;
 use keeper::Keeper;
 use ofproto::backer::Backer;
 use ofproto::ids::BridgeId;
+use reader::SavedBridge;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use reader::SavedBridge;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -136,7 +136,9 @@ impl State {
     /// The file cannot be read.
     pub(crate) fn take_changes(&mut self, bytes: u64) -> io::Result<Vec<(String, BridgeChanges)>> {
         let boot = &self.boot;
-        self.followed_file.as_mut().map_or_else(|| Ok(Vec::new()), |followed| followed.take_changes(boot, bytes))
+        self.followed_file
+            .as_mut()
+            .map_or_else(|| Ok(Vec::new()), |followed| followed.take_changes(boot, bytes))
     }
 
     /// The running process has ended, and has written its last counters: reads them on a thread of their own. The receiver

@@ -177,12 +177,19 @@ impl Listener {
     }
 
     /// As [`Listener::open`], by the socket that another process has lent for that endpoint, if it has.
-    pub fn open_in(endpoint: &Endpoint, dscp: u8, reactor: &mut Reactor, token: Token) -> io::Result<Listener> {
+    pub fn open_in(
+        endpoint: &Endpoint,
+        dscp: u8,
+        reactor: &mut Reactor,
+        token: Token,
+    ) -> io::Result<Listener> {
         let Some(fd) = reactor.lent.remove(&endpoint.to_string()) else {
             return Listener::open(endpoint, dscp, reactor.registry(), token);
         };
         let socket = match endpoint {
-            Endpoint::PassiveUnix(path) => Listening::Unix(UnixListener::from_std(local::listener(fd)?), path.clone()),
+            Endpoint::PassiveUnix(path) => {
+                Listening::Unix(UnixListener::from_std(local::listener(fd)?), path.clone())
+            }
             _ => Listening::Tcp(TcpListener::from_std(fd.into())),
         };
         Listener::of(endpoint, socket, dscp, reactor.registry(), token)

@@ -19,7 +19,7 @@ use super::devices::Device;
 use super::dummies::Streams;
 use super::exporters::Exporters;
 use super::facts::FactKeeper;
-use super::handover::Succession;
+use super::inherited::Inherited;
 use super::instances::{Instance, Instances, Samples, Settings};
 use super::link_protocols::LinkProtocols;
 use super::next_hops::NextHops;
@@ -29,11 +29,11 @@ use super::routing::Routing;
 use super::state::State;
 use super::turn::{Turn, in_steps};
 use crate::slowpath::Wake;
-use handover::{LastCounters, Role};
 use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
 use flow::DpPort;
+use handover::{LastCounters, Role};
 use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::LinkMonitor;
@@ -90,13 +90,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself. In a `succession`
-    /// it begins with the ports and the state of another process.
+    /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself. A successor
+    /// begins with the `inherited` ports and state of another process.
     pub(crate) fn start(
         config: &DaemonConfig,
         waker: Arc<mio::Waker>,
         watch: Option<Arc<QueueWatch>>,
-        succession: Option<&Succession>,
+        inherited: Option<&Inherited>,
     ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
             // The main loop outlives the slow path.
@@ -121,8 +121,8 @@ impl Switch {
             }
         }
         let supported = supported.with_dummies(config.dummies);
-        let state = match succession {
-            Some(succession) => State::succeed(&config.run_dir, &config.name, succession.state_bytes())
+        let state = match inherited {
+            Some(of) => State::succeed(&config.run_dir, &config.name, of.state_bytes)
                 .context("the state of the process to succeed")?,
             None => State::open(&config.run_dir, &config.name),
         };
@@ -138,14 +138,14 @@ impl Switch {
                     ablation: config.ablation.clone(),
                     watch,
                     samples: Samples(Some(exporters.sink())),
-                    inherited: succession.map(|s| s.datapaths().clone()).unwrap_or_default(),
+                    inherited: inherited.map(|of| of.datapaths.clone()).unwrap_or_default(),
                 },
                 wake,
             ),
             planner: Planner::default(),
             reconfigured: 0,
             facts: FactKeeper::new(&supported, &config.run_dir),
-            openflow: OpenFlow::new(&config.run_dir, next_hops, succession.is_none()),
+            openflow: OpenFlow::new(&config.run_dir, next_hops, inherited.is_none()),
             link_protocols,
             bonds,
             exporters,
@@ -163,7 +163,7 @@ impl Switch {
             next_tick_ms: 0,
             tls: config.tls.clone(),
             metrics: None,
-            role: if succession.is_some() { Role::Succeeding } else { Role::Whole },
+            role: if inherited.is_some() { Role::Succeeding } else { Role::Whole },
             replans: false,
             last_counters: LastCounters::default(),
         })

@@ -126,7 +126,10 @@ impl Channel {
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let limit = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let limit = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
         match poll(&mut [PollFd::new(&self.0, events)], Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),

@@ -95,16 +95,10 @@ pub fn monitor(
         if let Some(outer) = outer.take_if(|_| started) {
             outer.ready(change_directory)?;
         }
-        let (mut child, mut end) = (child, await_end(child)?);
-        while let End::Exited(HANDED_OVER) = end {
-            has_successor = true;
-            child = next_child().unwrap_or(ANY_CHILD);
-            title.set(&format!("{name}: monitoring pid {child} ({healthy})"));
-            end = match await_end(child) {
-                Err(e) if e.raw_os_error() == Some(libc::ECHILD) => End::Exited(0),
-                other => other?,
-            };
-        }
+        let (last, end) =
+            await_last(child, |pid| title.set(&format!("{name}: monitoring pid {pid} ({healthy})")))?;
+        has_successor |= last != child;
+        let child = last;
         let (ended, is_crash) = match &end {
             End::Exited(code) => (format!("pid {child} died, exit status {code}"), false),
             End::Killed { signal, dumped_core } => {
@@ -158,6 +152,20 @@ fn is_ready(wait: &OwnedFd) -> bool {
             Err(_) => return false,
         }
     }
+}
+
+/// Waits for the end of a daemon, or of the last of its successors; `show` shows their process ids.
+fn await_last(child: libc::pid_t, mut show: impl FnMut(libc::pid_t)) -> io::Result<(libc::pid_t, End)> {
+    let (mut child, mut end) = (child, await_end(child)?);
+    while let End::Exited(HANDED_OVER) = end {
+        child = next_child().unwrap_or(ANY_CHILD);
+        show(child);
+        end = match await_end(child) {
+            Err(e) if e.raw_os_error() == Some(libc::ECHILD) => End::Exited(0),
+            other => other?,
+        };
+    }
+    Ok((child, end))
 }
 
 /// A child of this process, if it has one.

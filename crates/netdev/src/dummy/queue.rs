@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
-use dpif::handover::Lending;
 use packet::{BURST_MAX_PACKETS, Packet, PacketBatch, PacketPool};
 
 use super::{Dummy, MAX_QUEUED, QueueStats, lock};
 use crate::eventfd::EventFd;
 use crate::finish_offloads::finish_offloads;
+use crate::lending::Lending;
 use crate::port::{RxCounters, RxQueue, TxQueue, TxReport};
 
 /// A receive queue. Its descriptor changes under the lock, so it is always accurate.

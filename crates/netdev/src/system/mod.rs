@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dpif::SystemPort;
-use dpif::handover::{LentKind, LentQueue};
 use libc::c_int;
 
+use crate::lending::{LentKind, LentQueue};
 use crate::open::{OpenedPort, Opener, Opening};
 use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
 use crate::{link, raw};

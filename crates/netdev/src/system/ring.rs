@@ -13,14 +13,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use dpif::handover::{Lending, LentKind};
 use libc::c_int;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
 use super::rx::{Expected, Losses, Reader, Setup, Tag};
 use super::{ALL_RING_SLOTS, FEW_SLOTS};
-use crate::lent::lent;
-use crate::port::{RxCounters, RxQueue};
+use crate::lending::{Lending, LentKind};
+use crate::port::{RxCounters, RxQueue, lent};
 use crate::raw;
 
 const SLOT_BYTES: usize = 2048;

@@ -9,15 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use dpif::handover::{Lending, LentKind, LentSocket};
 use libc::{c_int, c_void};
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
 use packet::{
     BURST_MAX_PACKETS, LARGE_FRAME_BYTES, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES,
 };
 
-use crate::lent::lent;
-use crate::port::{RxCounters, RxQueue};
+use crate::lending::{Lending, LentKind, LentSocket};
+use crate::port::{RxCounters, RxQueue, lent};
 use crate::raw::{self, OVERFLOW_BYTES, Room};
 
 /// Bytes of one control message with `tpacket_auxdata`: a header of 16 and 20 of data, aligned to 8.
@@ -39,7 +38,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Of a socket that another process lends.
+    /// Settings of a socket that another process lends.
     pub(crate) fn of(socket: LentSocket) -> Setup {
         let LentSocket { vnet_hdr, drop_outgoing } = socket;
         Setup { vnet_hdr, drop_outgoing }

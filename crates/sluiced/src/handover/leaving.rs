@@ -8,7 +8,7 @@ use crate::reactor::Reactor;
 use crate::stream::Listener;
 use crate::switch::Switch;
 use crate::turn::Turn;
-use dpif::handover::QueuePlace;
+use dpif_netdev::QueuePlace;
 use mio::Token;
 use std::io;
 use std::path::Path;
@@ -139,7 +139,9 @@ impl Leaving {
                 sent = sender.add(Note::Flow(datapath.to_string(), ufid, core, Box::new(key)));
             }
         });
-        sent.and_then(|()| sender.add(Note::FlowsEnd)).and_then(|()| sender.flush()).map_err(|e| self.broken(&e))
+        sent.and_then(|()| sender.add(Note::FlowsEnd))
+            .and_then(|()| sender.flush())
+            .map_err(|e| self.broken(&e))
     }
 
     /// Stops receiving, and waits until the successor forwards.
@@ -173,12 +175,15 @@ impl Leaving {
         is_told: &mut bool,
     ) -> Result<(), String> {
         let synced = switch.sync_state()?;
-        let bytes = synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
+        let bytes =
+            synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
         let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
         let mut sender = Sender::new(&self.channel, CHANGE_MAX);
         let mut described = Ok(());
         for listener in switch.listeners(db) {
-            described = described.and_then(|()| listener.lend().and_then(|(target, fd)| sender.add(Note::Listener(target, fd))));
+            described = described.and_then(|()| {
+                listener.lend().and_then(|(target, fd)| sender.add(Note::Listener(target, fd)))
+            });
         }
         for (name, places) in places {
             for place in places {

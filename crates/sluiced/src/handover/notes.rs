@@ -2,9 +2,10 @@
 //!
 //! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
 
-use dpif::handover::{LentKind, LentPort, LentQueue, QueuePlace};
+use dpif_netdev::{LentPort, QueuePlace};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
 use flow::{DpPort, FlowKey, Ufid};
+use netdev::{LentKind, LentQueue};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -122,7 +123,8 @@ impl Note {
 
 /// Bytes in hexadecimal.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|p| p.len() == 2));
+    let digits =
+        text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|p| p.len() == 2));
     digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
@@ -264,7 +266,16 @@ mod tests {
         let read = |text: &str| super::read(Message { bytes: text.as_bytes().to_vec(), fds: Vec::new() });
         let notes = read("later\t1\nready\tmore\nstate\t5\tmore\n").unwrap();
         assert_eq!(shown(&notes), ["ready\n", "state\t5\n"]);
-        for text in ["state", "state\tx", "datapath\tx\tg", "port\tp", "queue\ttap", "listener\tx", "place\tx\t1\t2", "flow\td\t1\t0\t0"] {
+        for text in [
+            "state",
+            "state\tx",
+            "datapath\tx\tg",
+            "port\tp",
+            "queue\ttap",
+            "listener\tx",
+            "place\tx\t1\t2",
+            "flow\td\t1\t0\t0",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

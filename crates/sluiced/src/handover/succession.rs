@@ -2,12 +2,12 @@
 
 use super::notes::{self, Note};
 use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
+use crate::inherited::{Inherited, InheritedDatapath};
 use crate::reactor::Reactor;
 use crate::switch::Switch;
 use crate::turn::Turn;
 use anyhow::{Context as _, Result, bail, ensure};
-use dpif::handover::{LentPort, QueuePlace};
-use dpif_netdev::Inheritance;
+use dpif_netdev::{Inheritance, LentPort, QueuePlace};
 use flow::{FlowKey, Ufid};
 use std::collections::BTreeMap;
 use std::io;
@@ -27,21 +27,12 @@ enum Stage {
     Forwarding,
 }
 
-/// A datapath of the other process.
-#[derive(Clone, Debug)]
-pub(crate) struct InheritedDatapath {
-    pub(crate) hash_seed: u64,
-    pub(crate) inheritance: Inheritance,
-}
-
 /// See the module documentation.
 pub(crate) struct Succession {
     channel: Channel,
     stage: Stage,
-    /// Datapaths by name.
-    datapaths: BTreeMap<String, InheritedDatapath>,
-    /// Bytes of the state file.
-    state_bytes: u64,
+    /// The switch of the other process.
+    inherited: Inherited,
     flows: Vec<(String, Ufid, u16, FlowKey)>,
     places: BTreeMap<String, Vec<QueuePlace>>,
 }
@@ -60,8 +51,7 @@ impl Succession {
         Ok(Some(Succession {
             channel,
             stage: Stage::Preparing,
-            datapaths: BTreeMap::new(),
-            state_bytes: 0,
+            inherited: Inherited::default(),
             flows: Vec::new(),
             places: BTreeMap::new(),
         }))
@@ -86,11 +76,10 @@ impl Succession {
                         None => bail!("port {} came without a datapath", port.name),
                     },
                     Note::State(bytes) => {
-                        self.state_bytes = bytes;
                         let all = ports.into_iter().map(|(name, hash_seed, ports)| {
                             (name, InheritedDatapath { hash_seed, inheritance: Inheritance::new(ports) })
                         });
-                        self.datapaths = all.collect();
+                        self.inherited = Inherited { datapaths: all.collect(), state_bytes: bytes };
                         return Ok(());
                     }
                     other => bail!("unexpected from the process to succeed: {other}"),
@@ -99,14 +88,9 @@ impl Succession {
         }
     }
 
-    /// Datapaths of the other process, by name.
-    pub(crate) fn datapaths(&self) -> &BTreeMap<String, InheritedDatapath> {
-        &self.datapaths
-    }
-
-    /// Bytes of its state file when it described the switch.
-    pub(crate) fn state_bytes(&self) -> u64 {
-        self.state_bytes
+    /// The switch of the other process.
+    pub(crate) fn inherited(&self) -> &Inherited {
+        &self.inherited
     }
 
     /// Has the channel wake the main loop.
@@ -125,7 +109,9 @@ impl Succession {
     /// # Errors
     /// The other process ended before the change, or this one cannot take over.
     pub(crate) fn run(&mut self, switch: &mut Switch, reactor: &mut Reactor) -> Result<Step> {
-        if let Some(fault) = self.datapaths.values().find_map(|datapath| datapath.inheritance.fault()) {
+        if let Some(fault) =
+            self.inherited.datapaths.values().find_map(|datapath| datapath.inheritance.fault())
+        {
             bail!("{fault}");
         }
         if self.stage == Stage::Preparing && switch.is_prepared() {

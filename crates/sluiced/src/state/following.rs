@@ -31,8 +31,7 @@ pub(super) struct FollowedFile {
 impl FollowedFile {
     /// Reads the first `bytes` of a file.
     pub(super) fn open(path: &Path, boot: &str, bytes: u64) -> io::Result<FollowedFile> {
-        let mut followed =
-            FollowedFile { file: sys::local::open_own(path)?, at: 0, lines: Lines::default() };
+        let mut followed = FollowedFile { file: sys::local::open_own(path)?, at: 0, lines: Lines::default() };
         followed.read(boot, bytes)?;
         if !followed.lines.is_whole {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is not whole"));
@@ -69,9 +68,9 @@ impl FollowedFile {
     pub(super) fn counted(&self, last: &File, boot: &str) -> io::Result<Vec<(String, Counted)>> {
         let last = super::reader::read(last, boot)?;
         let before = &self.lines.bridges;
-        let counted = last.iter().filter_map(|(name, bridge)| {
-            Some((name.clone(), bridge.counted_since(before.get(name)?)))
-        });
+        let counted = last
+            .iter()
+            .filter_map(|(name, bridge)| Some((name.clone(), bridge.counted_since(before.get(name)?))));
         Ok(counted.collect())
     }
 }

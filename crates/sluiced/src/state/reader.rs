@@ -159,7 +159,8 @@ impl SavedBridge {
             }
             lines::TABLE_GONE => {
                 let table: u8 = rest.parse().ok()?;
-                let gone = self.rules.extract_if(.., |(of, ..), _| *of == table).map(|(identity, _)| identity);
+                let gone =
+                    self.rules.extract_if(.., |(of, ..), _| *of == table).map(|(identity, _)| identity);
                 match &mut self.changes {
                     Some(changes) => changes.rules.extend(gone),
                     None => gone.for_each(drop),
@@ -226,7 +227,11 @@ impl SavedBridge {
         let mut state = SavedState { tlv: self.tlv.clone(), ..SavedState::default() };
         keep(self.meters.values().map(|text| meter(text)), &mut state.meters, &mut faults);
         keep(self.groups.values().map(|text| self.group(text)), &mut state.groups, &mut faults);
-        keep(self.rules.iter().map(|(identity, value)| self.rule(identity, value)), &mut state.rules, &mut faults);
+        keep(
+            self.rules.iter().map(|(identity, value)| self.rule(identity, value)),
+            &mut state.rules,
+            &mut faults,
+        );
         (state, faults)
     }
 
@@ -254,7 +259,9 @@ impl SavedBridge {
         let mut counted = Vec::new();
         for (identity, value) in &self.rules {
             let old = before.rules.get(identity);
-            let (Some(now), Some(then)) = (past_of(value), old.and_then(|old| past_of(old))) else { continue };
+            let (Some(now), Some(then)) = (past_of(value), old.and_then(|old| past_of(old))) else {
+                continue;
+            };
             if (now.packets, now.bytes, now.used_ms) == (then.packets, then.bytes, then.used_ms) {
                 continue;
             }
@@ -278,8 +285,10 @@ impl SavedBridge {
             return Err(format!("{value}: fields are missing"));
         };
         let comma = if matching.is_empty() { "" } else { "," };
-        let text = format!("table={table},priority={priority},{matching}{comma}{properties},actions={actions}");
-        let add = parse_flow_mod(&text, FlowModCommand::Add, &self.tlv).map_err(|e| format!("{text}: {e}"))?;
+        let text =
+            format!("table={table},priority={priority},{matching}{comma}{properties},actions={actions}");
+        let add =
+            parse_flow_mod(&text, FlowModCommand::Add, &self.tlv).map_err(|e| format!("{text}: {e}"))?;
         Ok(SavedRule { added: flow_mod_of(Format::Standard, add), past })
     }
 

@@ -3,13 +3,14 @@
 use super::Switch;
 use super::restore::learn;
 use crate::db::Db;
-use crate::handover::LentDatapath;
+use crate::inherited::LentDatapath;
+use crate::instances::Instance;
 use crate::reactor::Reactor;
 use crate::state::Counted;
 use crate::stream::Listener;
 use anyhow::{Context as _, Result};
-use dpif::handover::QueuePlace;
 use dpif::{DpifOp, OpResult, PmdId};
+use dpif_netdev::QueuePlace;
 use flow::{FlowKey, Ufid};
 use ofproto::backer::Backer;
 use ofproto::ukey::Walk;
@@ -63,12 +64,16 @@ impl Switch {
         for instance in self.instances.all() {
             let name = instance.name();
             if !self.instances.iter().any(|bridged| bridged.name() == name) {
-                return Err(format!("{name}: a datapath made by command cannot be handed over; remove it first"));
+                return Err(format!(
+                    "{name}: a datapath made by command cannot be handed over; remove it first"
+                ));
             }
-            let Some(handover) = instance.datapath.handover() else {
-                return Err(format!("{name}: a datapath of the kernel stays at a restart, and cannot be handed over"));
+            let Some(datapath) = &instance.userspace else {
+                return Err(format!(
+                    "{name}: a datapath of the kernel stays at a restart, and cannot be handed over"
+                ));
             };
-            let ports = handover.lend().map_err(|why| format!("{name}: {why}"))?;
+            let ports = datapath.lend().map_err(|why| format!("{name}: {why}"))?;
             lent.push(LentDatapath { name: name.to_string(), hash_seed: instance.hash_seed, ports });
         }
         Ok(lent)
@@ -104,19 +109,19 @@ impl Switch {
 
     /// Stops receiving on all datapaths; returns the places of their queues.
     pub(crate) fn stop_receiving(&mut self) -> Vec<(String, Vec<QueuePlace>)> {
-        let handovers = self.instances.iter().filter_map(|i| Some((i.name().to_string(), i.datapath.handover()?)));
-        handovers.map(|(name, handover)| (name, handover.stop_receiving())).collect()
+        let of = |i: &Instance| Some((i.name().to_string(), i.userspace.as_ref()?.stop_receiving()));
+        self.instances.iter().filter_map(of).collect()
     }
 
     /// Receives again, since the successor failed: where it stopped, or if the other one `may_have_received`, by new queues.
     pub(crate) fn receive_again(&mut self, may_have_received: bool) {
         for instance in self.instances.iter() {
-            let Some(handover) = instance.datapath.handover() else { continue };
-            let lost = if may_have_received { handover.begin_anew() } else { Vec::new() };
+            let Some(datapath) = &instance.userspace else { continue };
+            let lost = if may_have_received { datapath.begin_anew() } else { Vec::new() };
             for (name, why) in lost {
                 log::error!(target: "handover", "{}: port {name} receives no more: {why}", instance.name());
             }
-            handover.begin(&[]);
+            datapath.begin(&[]);
         }
     }
 
@@ -135,7 +140,7 @@ impl Switch {
     pub(super) fn count_last(&self) {
         let rounds: Vec<_> = self.instances.iter().map(|i| (i, i.order_round())).collect();
         let until = std::time::Instant::now() + LAST_ROUND;
-        let is_over = |(instance, round): &(&crate::instances::Instance, u64)| {
+        let is_over = |(instance, round): &(&Instance, u64)| {
             instance.revalidator().finished.load(Ordering::Acquire) > *round
         };
         while !rounds.iter().all(is_over) && std::time::Instant::now() < until {
@@ -155,8 +160,8 @@ impl Switch {
         let mut by_thread: BTreeMap<(String, PmdId), Vec<DpifOp>> = BTreeMap::new();
         for (name, ufid, core, key) in flows {
             let Ok(instance) = self.instances.named(Some(&name)) else { continue };
-            let Some(handover) = instance.datapath.handover() else { continue };
-            let receivers = handover.receivers(key.in_port());
+            let Some(datapath) = &instance.userspace else { continue };
+            let receivers = datapath.receivers(key.in_port());
             let same = receivers.iter().find(|pmd| **pmd == PmdId::Core(core));
             let Some(pmd) = same.or(receivers.first()).copied() else { continue };
             let Some(put) = upcall::inherit(&instance.backer, ufid, pmd, &key, now_ms) else { continue };
@@ -206,8 +211,8 @@ impl Switch {
             learn(&backer, id, &mut BTreeMap::from([(id, changes.macs)]));
         }
         for instance in self.instances.iter() {
-            if let Some(handover) = instance.datapath.handover() {
-                handover.begin(places.get(instance.name()).map_or(&[], Vec::as_slice));
+            if let Some(datapath) = &instance.userspace {
+                datapath.begin(places.get(instance.name()).map_or(&[], Vec::as_slice));
             }
         }
         Ok(())

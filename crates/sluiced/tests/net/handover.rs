@@ -140,13 +140,13 @@ fn no_packet_is_lost_when_the_switch_is_handed_over_again_and_again() {
     vsctl(&daemon, &format!("add-br br0 -- add-port br0 {a} -- add-port br0 {b}"));
     testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
     let mut successors: Vec<Successor> = Vec::new();
-    let (lost, disordered, gap_us) = with_stream(&net, 10, |_| {
+    let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
         for _ in 0..3 {
             let before = successors.last().map_or(daemon.pid(), |last| last.pid);
             successors.push(hand_over(&daemon, before));
         }
     });
-    println!("three handovers at 10,000 packets/s: longest gap {gap_us} us");
+    println!("three handovers at 2,000 packets/s: longest gap {gap_us} us");
     assert_eq!((lost, disordered), (0, 0), "lost, disordered");
     wait_log(&daemon, "|handover|INFO|");
 }
@@ -207,8 +207,15 @@ fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
         // The first messages, to `warm`; the last one, `forwarding`, is a case of its own.
         for (limit, cut) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1)] {
             std::fs::write(daemon.rundir().join("relay"), format!("{limit} {cut} 1")).unwrap();
-            let out = daemon.tool("ovs-appctl").args(["sluice/handover", &relay.to_string_lossy()]).output().unwrap();
-            assert!(!out.status.success() && out.stderr.contains("the new process"), "{limit} {cut}: {out:?}");
+            let out = daemon
+                .tool("ovs-appctl")
+                .args(["sluice/handover", &relay.to_string_lossy()])
+                .output()
+                .unwrap();
+            assert!(
+                !out.status.success() && out.stderr.contains("the new process"),
+                "{limit} {cut}: {out:?}"
+            );
         }
     });
     println!("eleven failed handovers: longest gap {gap_us} us");
@@ -223,4 +230,147 @@ fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
     let dump = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
     assert!(dump.contains("tp_dst=9"), "{dump}");
     drop(successor);
+}
+
+/// Rules, groups, meters and mappings with their counters, as `ovs-ofctl` prints them, without times.
+fn dump(daemon: &Daemon) -> String {
+    let text = |command: &str| daemon.ovs("ovs-ofctl", &["-O", "OpenFlow15", command, "br0"]).unwrap().stdout;
+    let rules = text("dump-flows");
+    let mut rules: Vec<String> = rules
+        .lines()
+        .skip(1)
+        // Hosts send now and then by themselves.
+        .filter(|rule| !rule.contains("NORMAL"))
+        .map(|rule| {
+            let fields =
+                rule.split(", ").filter(|field| !field.contains("duration=") && !field.contains("_age="));
+            fields.collect::<Vec<_>>().join(", ")
+        })
+        .collect();
+    rules.sort_unstable();
+    let others = ["dump-groups", "dump-meters", "dump-tlv-map"].map(|command| {
+        // The first line has the transaction id.
+        text(command).lines().skip(1).collect::<Vec<_>>().join("\n")
+    });
+    format!("{}\n{}", rules.join("\n"), others.join("\n"))
+}
+
+/// Hands a daemon over while rules are added; returns the confirmed ones and the successor.
+fn hand_over_with_changes(daemon: &Daemon) -> (Vec<String>, Successor) {
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let adding = scope.spawn(|| {
+            let mut confirmed = Vec::new();
+            for n in 0.. {
+                let rule = format!("table=7,priority={n},udp,tp_dst={n},actions=drop");
+                let done = daemon.tool("ovs-ofctl").args(["add-flow", "br0", &rule]).output().unwrap();
+                if done.status.success() {
+                    confirmed.push(format!("priority={n},udp,tp_dst={n} actions=drop"));
+                }
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            confirmed
+        });
+        let successor = hand_over(daemon, daemon.pid());
+        ends.store(true, Ordering::Relaxed);
+        (adding.join().unwrap(), successor)
+    })
+}
+
+#[test]
+fn rules_with_their_counters_groups_meters_and_addresses_travel_whole() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let net = Topology::new(2).unwrap();
+    let daemon = serving(&spec(&net.switch));
+    let [a, b] = net.ports()[..] else { panic!("two ports") };
+    vsctl(
+        &daemon,
+        &format!(
+            "add-br br0 -- add-port br0 {a} -- add-port br0 {b} -- set bridge br0 protocols=OpenFlow10,OpenFlow15"
+        ),
+    );
+    let ofctl = |args: &[&str]| daemon.ovs("ovs-ofctl", &[&["-O", "OpenFlow15"], args].concat()).unwrap();
+    ofctl(&["add-tlv-map", "br0", "{class=0xffff,type=1,len=4}->tun_metadata1"]);
+    ofctl(&["add-meter", "br0", "meter=3,pktps,bands=type=drop,rate=100000"]);
+    ofctl(&[
+        "add-group",
+        "br0",
+        "group_id=7,type=select,selection_method=hash,bucket=output:2,bucket=output:2",
+    ]);
+    ofctl(&["add-flow", "br0", "priority=9,in_port=1,ip,actions=meter:3,group:7"]);
+    ofctl(&[
+        "add-flow",
+        "br0",
+        "priority=8,in_port=2,ip,actions=learn(table=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:1",
+    ]);
+    testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
+    testkit::ping(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 20).unwrap();
+    let counted = |daemon: &Daemon| {
+        let text = dump(daemon);
+        text.contains("table=5, n_packets=0") && text.contains("n_packets=2")
+    };
+    wait_for(LIMIT, "counters of packets", || counted(&daemon)).unwrap();
+    let fdb = appctl(&daemon, "fdb/show br0");
+    // Changes while the new process prepares travel too: all that were confirmed.
+    let (confirmed, successor) = hand_over_with_changes(&daemon);
+    let after = dump(&daemon);
+    for rule in &confirmed {
+        assert!(after.contains(rule), "{rule} is missing: {after}");
+    }
+    println!("{} rules were added meanwhile", confirmed.len());
+    // The next process goes on with the counters.
+    ofctl(&["del-flows", "br0", "table=7"]);
+    let before = dump(&daemon);
+    let next = hand_over(&daemon, successor.pid);
+    drop(successor);
+    let is_same = wait_for(LIMIT, "the counters of before", || dump(&daemon) == before);
+    assert!(is_same.is_ok(), "{}\nin place of\n{before}", dump(&daemon));
+    assert!(
+        before.contains("meter=3") && before.contains("group_id=7") && before.contains("0xffff"),
+        "{before}"
+    );
+    let addresses = |text: &str| {
+        let mut words: Vec<String> =
+            text.lines().skip(1).filter_map(|l| Some(l.split_whitespace().nth(2)?.to_string())).collect();
+        words.sort_unstable();
+        words
+    };
+    assert_eq!(addresses(&appctl(&daemon, "fdb/show br0")), addresses(&fdb));
+    drop(next);
+}
+
+#[test]
+fn a_monitor_watches_the_successor_and_starts_it_anew_after_a_crash() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "kill");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let netns = Netns::new("handover").unwrap();
+    let spec = spec(&netns).args(["--monitor"]).ready_file("db.sock");
+    let daemon = spec.start().unwrap();
+    vsctl(&daemon, "add-br br0");
+    let pid = || {
+        std::fs::read_to_string(daemon.rundir().join("ovs-vswitchd.pid"))
+            .unwrap_or_default()
+            .trim()
+            .parse()
+            .unwrap_or(0)
+    };
+    let first: u32 = pid();
+    let successor = hand_over(&daemon, first);
+    let title = || std::fs::read_to_string(format!("/proc/{}/cmdline", daemon.pid())).unwrap_or_default();
+    wait_for(LIMIT, "the monitor of the successor", || {
+        title().contains(&format!("monitoring pid {}", successor.pid))
+    })
+    .unwrap();
+    Cmd::new("kill").args(["-ABRT", &successor.pid.to_string()]).run().unwrap();
+    let anew = Successor::of(&daemon, successor.pid);
+    wait_for(LIMIT, "the bridge", || {
+        daemon.tool("ovs-appctl").args(["dpif/show"]).output().is_ok_and(|out| out.stdout.contains("br0"))
+    })
+    .unwrap();
+    drop((successor, anew));
 }

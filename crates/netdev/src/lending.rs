@@ -1,60 +1,7 @@
-//! Handover: the ports of a running datapath pass to another process, its successor, while packets flow.
-//!
-//! The first process lends its receive queues ([`Handover::lend`]) and forwards on. The successor opens its ports by
-//! them, and does not receive yet. At the change the first process stops ([`Handover::stop_receiving`]), and the
-//! successor receives from the same places on ([`Handover::begin`]): meanwhile frames wait in the queues, which both
-//! processes share. If the successor fails before that, the first process goes on ([`Handover::begin`] there).
+//! [`Lending`]: receive queues for another process.
 
-use crate::ops::PmdId;
-use flow::DpPort;
 use std::fmt;
 use std::os::fd::OwnedFd;
-
-/// Ports and receive queues that pass to another process.
-pub trait Handover {
-    /// Lends the receive queues of all ports, which stay in use.
-    ///
-    /// # Errors
-    /// A port whose queues cannot pass, with the reason.
-    fn lend(&self) -> Result<Vec<LentPort>, String>;
-
-    /// Receives no more; returns the places where it stopped. Packets received before are forwarded.
-    fn stop_receiving(&self) -> Vec<QueuePlace>;
-
-    /// Opens the queues where it stopped anew, because another process may have received from them; returns the ports that
-    /// could not be opened, with the reason.
-    fn begin_anew(&self) -> Vec<(String, String)>;
-
-    /// Receives: in the successor from these places on; without them, where [`Handover::stop_receiving`] stopped.
-    fn begin(&self, places: &[QueuePlace]);
-
-    /// Threads that receive, or will, from a port.
-    fn receivers(&self, port: DpPort) -> Vec<PmdId>;
-}
-
-/// A port whose queues are lent.
-#[derive(Debug)]
-pub struct LentPort {
-    /// Its name.
-    pub name: String,
-    /// Type, as [`PortInfo`](crate::PortInfo) has it.
-    pub type_name: String,
-    /// Its number.
-    pub number: DpPort,
-    /// Its receive queues by number; none of a port that has none, or that is opened anew.
-    pub queues: Vec<LentQueue>,
-}
-
-/// Place of a receive queue at the change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QueuePlace {
-    /// Its port.
-    pub port: DpPort,
-    /// Its number in the port.
-    pub queue: u16,
-    /// Place of the next frame in memory shared with the kernel.
-    pub place: u32,
-}
 
 /// Answer of a queue to the request to lend it.
 #[derive(Debug)]

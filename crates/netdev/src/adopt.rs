@@ -1,16 +1,14 @@
-//! Receive queues that another process goes on with: [`RxQueue::lend`](crate::RxQueue::lend) in the process that has the
-//! port, [`adopt`] in the other one.
+//! [`adopt`]: opens a port by receive queues that another process lends ([`RxQueue::lend`](crate::RxQueue::lend)).
 //!
 //! Both processes hold the descriptors of a queue for a time, and one of them receives. Frames that wait stay in the
 //! socket, the ring or the tap meanwhile, so none is lost or read twice if the second process goes on at the place where the
 //! first one stopped ([`RxQueue::place`](crate::RxQueue::place)).
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use dpif::PortSpec;
-use dpif::handover::{Lending, LentKind, LentQueue};
 
+use crate::lending::{LentKind, LentQueue};
 use crate::open::OpenedPort;
 use crate::system::{MAX_RX_QUEUES, SystemOptions};
 use crate::{system, tap};
@@ -34,9 +32,4 @@ pub fn adopt(spec: &PortSpec, system: &SystemOptions, queues: Vec<LentQueue>) ->
         _ => return Err(bad("lent queues of several kinds")),
     };
     Ok(OpenedPort::of_kernel(device))
-}
-
-/// A further descriptor of an open file, for another process.
-pub(crate) fn lent(kind: LentKind, fd: &OwnedFd) -> io::Result<Lending> {
-    Ok(Lending::Queue(LentQueue { kind, fd: fd.try_clone()? }))
 }
