@@ -25,6 +25,7 @@ const OPENFLOW: &[Seeds] = &[
 #[rustfmt::skip]
 pub(crate) const TARGETS: &[Target] = &[
     target("conntrack-track", conntrack::fuzz::track, &[Seeds::Files("crates/conntrack/corpus/track")]),
+    target("conntrack-carried", conntrack::fuzz::carried, &[Seeds::Files("crates/conntrack/corpus/carried")]),
     target("conntrack-fragments", conntrack::fuzz::fragments, &[Seeds::Files("crates/conntrack/corpus/fragments")]),
     target("conntrack-ftp", conntrack::fuzz::ftp, &[Seeds::Files("crates/conntrack/corpus/ftp")]),
     target("dpif-actions", dpif::fuzz::action_list, &[Seeds::Files("crates/dpif/corpus/action_list")]),
