@@ -49,6 +49,7 @@ pub(crate) const TARGETS: &[Target] = &[
         &[Seeds::Files("crates/l2proto/corpus/spanning_tree_messages")],
     ),
     target("telemetry-frame", telemetry::fuzz::sampled_frame, &[Seeds::Files("crates/telemetry/corpus/sampled_frame")]),
+    target("l2proto-saved", l2proto::fuzz::saved_states, &[Seeds::Files("crates/l2proto/corpus/saved_states")]),
     target("l2proto-membership", l2proto::fuzz::membership, &[Seeds::Files("crates/l2proto/corpus/membership")]),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
