@@ -90,6 +90,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("sluice-vsctl-commands", sluice::fuzz::vsctl_commands, &[Seeds::Files("crates/sluice/corpus/vsctl_commands")]),
     target("sluice-vsctl-values", sluice::fuzz::vsctl_values, &[Seeds::Files("crates/sluice/corpus/vsctl_values")]),
     target("sluiced-control-arguments", sluiced::fuzz::control_arguments, &[Seeds::Files("crates/sluiced/corpus/control_arguments")]),
+    target("sluiced-saved-session", sluiced::fuzz::saved_session, &[Seeds::Files("crates/sluiced/corpus/saved_session")]),
     target("sluiced-saved-state", sluiced::fuzz::saved_state, &[Seeds::Files("crates/sluiced/corpus/saved_state")]),
     target("sluiced-words", sluiced::fuzz::words, &[Seeds::Files("crates/sluiced/corpus/words")]),
     target("switch-actions", sim::fuzz::actions, &[Seeds::Files("tools/sim/corpus/actions")]),
