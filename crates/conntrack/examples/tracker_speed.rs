@@ -3,13 +3,14 @@
 //! `cargo run --release -p conntrack --example tracker_speed -- [--only TEXT] [--memory CONNECTIONS]` prints cycles per
 //! packet (at the processor's frequency according to the system) for established connections in random order, without
 //! prefetch and with prefetch for groups of 32; commits per second; memory of a connection (resident set), and the time
-//! of a walk that expires nothing and of one that expires all; the time of the statistics by zone. Each case takes the
+//! of a walk that expires nothing and of one that expires all; the time to another tracker; that of the statistics by zone. Each case takes the
 //! tenth percentile of its chunks, to limit the effect of other load. Each packet's result is verified.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
+use conntrack::carry::{Export, import};
 use conntrack::{Cursor, Key, Lookup, PacketInfo, Request, Tracker, Transport, tcp};
-use dpif::{CtNat, NatAddresses, NatRange};
+use dpif::{CtImported, CtNat, NatAddresses, NatRange};
 use flow::{FlowKey, ct_state};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -235,6 +236,44 @@ fn statistics(connections: u32) {
     );
 }
 
+/// Time of all connections to another tracker, of a pass without changes, and of one after a packet of each tenth.
+fn carry(connections: u32) {
+    const ROOM: usize = 1 << 20;
+    let (tracker, next) = (Tracker::new(1), Tracker::new(2));
+    let mut key = FlowKey::default();
+    (0..connections).for_each(|n| track(&tracker, &packet(n, true), &commit(snat()), &mut key));
+    assert_eq!(tracker.connections(), connections);
+    let mut export = Export::default();
+    for (what, step, (made, replaced)) in
+        [("all", 1, (connections, 0)), ("no", 0, (0u32, 0u32)), ("each tenth", 10, (0, 10))]
+    {
+        if step == 10 {
+            (0..connections)
+                .step_by(step)
+                .for_each(|n| track(&tracker, &packet(n, true), &commit(snat()), &mut key));
+        }
+        let (before, begin) = (resident_bytes(), Instant::now());
+        let slices: Vec<Vec<u8>> =
+            std::iter::from_fn(|| export.next(&tracker, ROOM, NOW_MS + 1000)).collect();
+        let (exported, held) = (begin.elapsed().as_secs_f64() * 1e3, resident_bytes() - before);
+        let bytes: usize = slices.iter().map(Vec::len).sum();
+        let (begin, mut longest, mut done) = (Instant::now(), 0.0f64, CtImported::default());
+        for slice in &slices {
+            let one = Instant::now();
+            done.add(import(&next, slice, NOW_MS + 1000));
+            longest = longest.max(one.elapsed().as_secs_f64() * 1e3);
+        }
+        let imported = begin.elapsed().as_secs_f64() * 1e3;
+        assert_eq!((done.made, done.replaced, done.refused), (made.into(), replaced.into(), 0));
+        println!(
+            "carry, {what} of {connections} connections changed: {:.1} MB written in {exported:.0} ms ({:.1} MB held), \
+             read in {imported:.0} ms, the longest slice in {longest:.1} ms",
+            bytes as f64 / 1e6,
+            held as f64 / 1e6
+        );
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
@@ -256,6 +295,9 @@ fn main() {
     }
     if wanted("memory") {
         memory(value("--memory").and_then(|n| n.parse().ok()).unwrap_or(4_000_000));
+    }
+    if wanted("carry") {
+        carry(1_000_000);
     }
     if wanted("statistics") {
         statistics(3_000_000);

@@ -19,7 +19,7 @@ use sync::Ordering;
 /// Insertions of a key that meet expired connections, at most.
 const INSERTIONS_MAX: usize = 8;
 
-enum NotInserted {
+pub(crate) enum NotInserted {
     Exists(RecordPlace),
     Full,
     /// No translated tuple is free.
@@ -148,7 +148,7 @@ impl Tracker {
     }
 
     /// Inserts the keys of a locked record. `unique`: no other connection may have the reply key.
-    fn insert<const W: usize>(
+    pub(crate) fn insert<const W: usize>(
         &self,
         number: u32,
         keys: [[u64; W]; 2],

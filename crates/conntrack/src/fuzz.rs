@@ -1,5 +1,6 @@
 //! A fuzz target: any frames through any `ct` actions.
 
+use crate::carry::{Export, import};
 use crate::{Announcement, Cursor, Helper, Key, PacketInfo, Request, Tracker, Translation, cited_transport};
 use dpif::{CtNat, Masked, NatAddresses, NatRange};
 use flow::extract::{Metadata, extract};
@@ -122,6 +123,32 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
     // Nothing is expected for connections that have ended.
     assert_eq!(tracker.expectations(now_ms).count(), 0);
     counts.created
+}
+
+/// Any bytes as connections of another process. A tracker that takes them is consistent; its connections go over once more.
+pub fn carried(bytes: &[u8]) {
+    const NOW_MS: u64 = 1_000_000;
+    let (tracker, next) = (Tracker::new(1), Tracker::new(2));
+    let _ = import(&tracker, bytes, NOW_MS);
+    let _ = import(&tracker, bytes, NOW_MS + 100);
+    let list = |tracker: &Tracker| {
+        let mut all = Vec::new();
+        tracker.list(NOW_MS, |c| {
+            all.push(format!("{c:?}"));
+            ControlFlow::Continue(())
+        });
+        all.extend(tracker.expectations(NOW_MS).map(|e| format!("{e:?}")));
+        all.sort();
+        all
+    };
+    let mut export = Export::default();
+    while let Some(slice) = export.next(&tracker, 1000, NOW_MS) {
+        let done = import(&next, &slice, NOW_MS);
+        assert_eq!((done.refused, done.replaced, &done.why), (0, 0, &None));
+    }
+    assert_eq!(list(&next), list(&tracker));
+    tracker.flush(0, |_| true);
+    assert_eq!(tracker.connections(), 0);
 }
 
 fn check(key: &FlowKey, request: &Request, info: Option<&PacketInfo>, to: Option<Translation>, fresh: bool) {

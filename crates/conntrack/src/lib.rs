@@ -6,6 +6,7 @@
 //! - [`ipf`]: holds IP fragments until their datagram is complete, so that it is tracked as a whole.
 //! - [`alg`]: reads and rewrites control messages of FTP; knows those of TFTP. [`Tracker::track_control`] expects the
 //!   connections that they announce.
+//! - [`carry`]: takes all connections to another process.
 //! - Memory that never moves: records of fixed size in slabs, found by an index of one cache line per bucket. Both are read
 //!   without a lock and without a pin; writers lock one record or one bucket.
 //!
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alg;
+pub mod carry;
 mod commit;
 mod control;
 mod expect;

@@ -12,6 +12,8 @@ use sync::{AtomicU32, Ordering};
 pub const CONNECTIONS_MAX_DEFAULT: u32 = 3_000_000;
 /// Part of all places kept for ports with few connections.
 const KEPT_PERCENT: u64 = 25;
+/// Connections of another process beyond the maximum, with an eighth of it.
+const BEYOND: u32 = 1024;
 /// Input ports with higher numbers share a count.
 const PORTS: usize = 1 << 16;
 
@@ -61,6 +63,22 @@ impl Limits {
             return Err(if all >= max { CtRefusal::Full } else { CtRefusal::PortShare });
         }
         Ok(())
+    }
+
+    /// Takes a place for a connection that another process had, whatever the limit of its zone. Some beyond the maximum
+    /// have one: their places may belong to connections that have ended there. `false`: there is none.
+    pub(crate) fn take_anyway(&self, zone: u16, port: u32) -> bool {
+        self.zones.used(zone).take_anyway();
+        let all = self.all.fetch_add(1, Ordering::Relaxed);
+        if self.port(port).fetch_add(1, Ordering::Relaxed) == 0 {
+            self.highest.fetch_max(port.min(PORTS as u32 - 1) + 1, Ordering::Relaxed);
+        }
+        let max = self.max();
+        let has_place = all < max.saturating_add(max / 8).saturating_add(BEYOND);
+        if !has_place {
+            self.give_back(zone, port);
+        }
+        has_place
     }
 
     /// Returns a place of a connection that is not created, and counts the refusal.

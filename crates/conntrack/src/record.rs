@@ -79,6 +79,13 @@ fn store<const N: usize>(words: &[AtomicU64; N], values: [u64; N]) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version(u64);
 
+impl Version {
+    /// As a number, never 0.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// Direction of a packet within its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
@@ -125,6 +132,12 @@ where
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         self.head.load(Ordering::Acquire) & LIVE != 0
+    }
+
+    /// The present version as [`Version::number`]; another number while the record is locked or not live.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.head.load(Ordering::Acquire)
     }
 
     /// The deadline.

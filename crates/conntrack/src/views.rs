@@ -199,7 +199,7 @@ impl Tracker {
     }
 
     /// Ends the connection of a record if that is its tuple of the place's direction.
-    fn end_if_of<const W: usize>(&self, place: RecordPlace, words: &[u64; W]) -> bool
+    pub(crate) fn end_if_of<const W: usize>(&self, place: RecordPlace, words: &[u64; W]) -> bool
     where
         [u64; W]: Words,
         Tracker: Family<W>,

@@ -51,6 +51,11 @@ impl Zone {
         Err(CtRefusal::ZoneLimit)
     }
 
+    /// Takes a place, below the limit or not.
+    pub(crate) fn take_anyway(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn give_back(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -8,13 +8,14 @@ mod sweep;
 
 use super::UserspaceDatapath;
 use super::pool::State;
+use conntrack::carry::import;
 use conntrack::ipf::OutOfRange;
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtLimit, CtMatch, CtRefusal, CtStatistics, CtZone, DpifError,
-    ExpectationSink, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies,
-    TimeoutPolicy,
+    ConnectionSink, Connections, CtExport, CtImported, CtLimit, CtMatch, CtRefusal, CtStatistics, CtZone,
+    DpifError, ExpectationSink, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutId,
+    TimeoutPolicies, TimeoutPolicy,
 };
 use std::io;
 use std::ops::ControlFlow;
@@ -157,7 +158,33 @@ impl UserspaceDatapath {
     }
 }
 
+/// Connections on their way to another process.
+struct Export {
+    shared: Arc<DpShared>,
+    export: conntrack::carry::Export,
+}
+
+impl CtExport for Export {
+    fn next(&mut self, room: usize) -> Option<Vec<u8>> {
+        let now_ms = sys::clock::monotonic_ms();
+        self.export.next(self.shared.tracker_in_use()?, room, now_ms)
+    }
+}
+
 impl Connections for UserspaceDatapath {
+    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+        let shared = self.pool.factory.shared.clone();
+        Ok(Box::new(Export { shared, export: conntrack::carry::Export::default() }))
+    }
+
+    fn import(&self, slice: &[u8]) -> Result<CtImported, DpifError> {
+        // A datapath without connections tracks none yet.
+        Ok(match slice.is_empty() {
+            true => CtImported::default(),
+            false => import(self.tracker(), slice, sys::clock::monotonic_ms()),
+        })
+    }
+
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError> {
         let Some(tracker) = self.tracker_in_use() else { return Ok(()) };
         tracker.list(sys::clock::monotonic_ms(), |connection| {

@@ -6,10 +6,10 @@
 //! becomes hot at once; a hot one without frames for a second becomes cold. With few queues all stay hot: a watched
 //! queue adds a cost per frame for its sender.
 
+use super::inheritance::QueuePlace;
 use super::plan::QueueId;
 use super::plan::load::History;
 use super::policing::PortPolicer;
-use super::inheritance::QueuePlace;
 use datapath::Pmd;
 use dpif::PortStats;
 use flow::DpPort;

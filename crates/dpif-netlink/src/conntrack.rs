@@ -3,8 +3,8 @@
 
 use super::KernelDatapath;
 use dpif::{
-    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, Datapath, DpifError, TimeoutAttr, TimeoutId,
-    TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtExport, CtImported, CtLimit, CtMatch, CtZone, Datapath, DpifError,
+    TimeoutAttr, TimeoutId, TimeoutPolicies, TimeoutPolicy,
 };
 use netlink::Conntrack;
 use netlink::Error;
@@ -20,6 +20,10 @@ fn failed(e: Error) -> DpifError {
     }
 }
 
+fn stay() -> DpifError {
+    DpifError::Unsupported("the connections stay in the kernel".to_string())
+}
+
 impl Connections for KernelDatapath {
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError> {
         self.conntrack.list(zone, sink).map_err(failed)
@@ -32,6 +36,14 @@ impl Connections for KernelDatapath {
             None => self.conntrack.delete_matching(which),
         };
         done.map_err(failed)
+    }
+
+    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+        Err(stay())
+    }
+
+    fn import(&self, _: &[u8]) -> Result<CtImported, DpifError> {
+        Err(stay())
     }
 
     fn limits(&self, zones: &[CtZone]) -> Result<Vec<CtLimit>, DpifError> {

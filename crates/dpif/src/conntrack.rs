@@ -5,12 +5,14 @@
 //! `dpctl/ct-*`, `dpctl/ipf-*`, by OpenFlow's requests to flush, and by the configuration of zones. The database's
 //! claim on limits is the caller's: a tracker knows the last value only.
 
+mod carried;
 mod counts;
 mod fragments;
 mod timeouts;
 
 use crate::actions::Masked;
 use crate::ops::DpifError;
+pub use carried::{CtExport, CtImported};
 pub use counts::{CtCounts, CtRefusal, CtStatistics, CtZoneCounts};
 pub use fragments::{FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -472,6 +474,23 @@ pub trait Connections {
     fn set_sweep_interval_ms(&self, interval_ms: u32) -> Result<(), DpifError> {
         let _unused = interval_ms;
         Err(lacks("sweep interval"))
+    }
+
+    /// Begins the way of all connections to another process. Fragments that wait for others stay behind.
+    ///
+    /// # Errors
+    /// The connections need none: they outlive the process.
+    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+        Err(lacks("export of its connections"))
+    }
+    /// Takes a slice of [`CtExport::next`], in the order of the slices, on any thread. Packets may go on meanwhile. A slice
+    /// with faults is taken as far as it is right.
+    ///
+    /// # Errors
+    /// As [`Connections::export`].
+    fn import(&self, slice: &[u8]) -> Result<CtImported, DpifError> {
+        let _unused = slice;
+        Err(lacks("import of connections"))
     }
 
     /// The limits of these zones, those without one of their own with the default's; without zones: all that exist.

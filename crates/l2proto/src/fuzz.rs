@@ -9,7 +9,7 @@ use crate::lacp::{self, Aggregators, Parsed, Pdu};
 use crate::membership;
 use crate::protocol::{Columns, LinkPort, LinkProtocol, LinkValue, Table};
 use crate::spanning_tree::{self, Bpdu};
-use crate::{cfm, lldp};
+use crate::{Engines, LinkSettings, Protocol, cfm, lldp};
 use flow::{MacAddr, OfPort};
 use packet::checksum;
 use std::collections::BTreeMap;
@@ -299,4 +299,64 @@ pub fn membership(bytes: &[u8]) {
             assert!(records.len() * group_bytes <= payload.len());
         }
     }
+}
+
+/// Any text as the state of a session. The first byte selects its protocol, the second one settings. A session that goes on
+/// from it runs for two minutes, and moves once more.
+pub fn saved_states(bytes: &[u8]) {
+    let Some((&[which, variant], text)) = bytes.split_first_chunk() else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let protocol = Protocol::ALL[usize::from(which) % Protocol::ALL.len()];
+    let Some(settings) = plain_settings(protocol, variant & 1 != 0) else { return };
+    let mut now_ms = 1_000_000;
+    let mut engines = Engines::default();
+    if engines.get(protocol).restore("p1", text, now_ms).is_err() {
+        return;
+    }
+    for round in 0..2 {
+        for name in ["p1", "p2"] {
+            let port = LinkPort { bridge: "br0".to_string(), is_up: true, ..LinkPort::named(name) };
+            engines.configure(&port, &settings, now_ms, &mut Still);
+        }
+        let mut sent = Vec::new();
+        for _ in 0..60 {
+            (0..SERVICES_MAX).for_each(|_| _ = engines.get(protocol).tick(now_ms, 8, &mut Still, &mut sent));
+            now_ms += 2000;
+        }
+        let engine = engines.get(protocol);
+        while engine.take_report().is_some() {}
+        let id = engine.find("p1").expect("it is there");
+        let (_, _) = (engine.status(id, now_ms), engine.link_state(id, now_ms));
+        let saved = engine.saved(id, now_ms).expect("it is there");
+        engines = Engines::default();
+        assert_eq!(engines.get(protocol).restore("p1", &saved, now_ms), Ok(()), "round {round}: {saved}");
+    }
+}
+
+/// Settings of a protocol.
+fn plain_settings(protocol: Protocol, is_other: bool) -> Option<LinkSettings> {
+    struct Plain(bool);
+    impl Columns for Plain {
+        fn column(&self, table: Table, name: &str) -> Option<LinkValue> {
+            let enable = || BTreeMap::from([("enable".to_string(), "true".to_string())]);
+            match (table, name) {
+                (Table::Interface, "bfd" | "lldp") => Some(LinkValue::Map(enable())),
+                (Table::Interface, "cfm_mpid") => Some(LinkValue::Integer(1)),
+                (Table::Port, "lacp") => Some(LinkValue::Text("active".to_string())),
+                (Table::Bridge, "stp_enable") => Some(LinkValue::Flag(!self.0)),
+                (Table::Bridge, "rstp_enable") => Some(LinkValue::Flag(self.0)),
+                _ => None,
+            }
+        }
+
+        fn is_local(&self) -> bool {
+            false
+        }
+
+        fn members(&self) -> usize {
+            1
+        }
+    }
+    let (found, _) = LinkSettings::parse(&Plain(is_other));
+    found.into_iter().find(|found| found.protocol() == protocol)
 }

@@ -19,6 +19,7 @@ mod frame;
 mod member;
 mod protocol;
 mod rate;
+mod saved;
 mod text;
 
 #[cfg(test)]

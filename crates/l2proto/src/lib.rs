@@ -9,7 +9,7 @@
 //! - [`lldp`]: link layer discovery (IEEE 802.1AB) with auto-attach, as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
-//! its next work. The thread `link_protocols` of `sluiced` runs them.
+//! its next work. The thread `link_protocols` of `sluiced` runs them. Sessions move to another process (`saved`).
 //!
 //! A protocol is a folder and a row of the list below: datapaths, translations, the database and the control socket find it
 //! there (ARCHITECTURE.md, "Adding a link protocol").
@@ -24,11 +24,14 @@ pub mod lldp;
 pub mod membership;
 pub mod protocol;
 pub mod registry;
+mod saved;
 mod slots;
 pub mod spanning_tree;
 
 #[cfg(test)]
 mod tests;
+
+pub use saved::{FORMER_MAX, TEXT_BYTES_MAX};
 
 registry::link_protocols! {
     /// Connectivity fault management.

@@ -1,6 +1,7 @@
 //! Log lines of a session that wait for its driver: few, and at a limited rate, because packets cause them.
 
 use crate::protocol::{LineLevel, LogLine};
+use crate::saved::fields;
 
 /// Lines that wait at most.
 const WAITING_MAX: usize = 16;
@@ -25,7 +26,14 @@ impl Default for Lines {
     }
 }
 
+fields!(Lines; credit_ms; times: credited_ms);
+
 impl Lines {
+    /// Values of another process in their range.
+    pub(crate) fn bound(&mut self) {
+        self.credit_ms = self.credit_ms.min(BURST * MS_PER_LINE);
+    }
+
     /// Adds a line, whose text is made only if there is room.
     pub(crate) fn put(
         &mut self,

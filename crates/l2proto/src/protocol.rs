@@ -37,6 +37,23 @@ pub struct LinkPort {
     pub is_full_duplex: bool,
 }
 
+impl LinkPort {
+    /// A port of that interface alone, without a carrier.
+    pub(crate) fn named(interface: &str) -> LinkPort {
+        LinkPort {
+            interface: interface.to_string(),
+            port: interface.to_string(),
+            bridge: String::new(),
+            of_port: OfPort::NONE,
+            mac: MacAddr::default(),
+            bridge_mac: MacAddr::default(),
+            is_up: false,
+            speed_mbps: 0,
+            is_full_duplex: false,
+        }
+    }
+}
+
 /// Values that sessions request from their driver.
 pub trait Environment {
     /// Packets received so far by the session's device. Requested only if [`RxUse::by_device`].
@@ -365,6 +382,19 @@ pub trait Engine: Send {
 
     /// Effect of a session on its port; without the session none.
     fn link_state(&mut self, id: SessionId, now_ms: u64) -> LinkState;
+
+    /// The state of a session as one line of text for another process; `None` without the session.
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String>;
+
+    /// Keeps the state of a former session: the next new session of the interface goes on from it, in silence. `then_ms`
+    /// is the time of [`Engine::saved`] on this clock.
+    ///
+    /// # Errors
+    /// The fault of the text, or too many states wait.
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String>;
+
+    /// Forgets the kept states that no session has taken; returns their interfaces.
+    fn forget_restored(&mut self) -> Vec<String>;
 
     /// The values of its [`LinkProtocol::STATUS_COLUMNS`]. A column that is left out is empty.
     fn status(&mut self, id: SessionId, now_ms: u64) -> Status;

@@ -4,6 +4,7 @@ pub use crate::appctl::fuzz::control_arguments;
 
 use crate::appctl::packet_of_hex;
 use crate::handover;
+use crate::link_protocols;
 use crate::state;
 use crate::stream::Endpoint;
 use vlog::vlog;
@@ -29,6 +30,11 @@ pub fn saved_state(bytes: &[u8]) {
     state::parse_file(bytes);
 }
 
+/// The state of a session of a link protocol from another process.
+pub fn saved_session(bytes: &[u8]) {
+    link_protocols::fuzz_saved_session(bytes);
+}
+
 /// A message of a handover.
 pub fn handover_notes(bytes: &[u8]) {
     handover::parse_notes(bytes);
@@ -36,6 +42,12 @@ pub fn handover_notes(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_corpus_of_saved_sessions_is_replayed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/saved_session");
+        testkit::replay_corpus(folder, super::saved_session);
+    }
+
     #[test]
     fn the_corpus_of_handover_notes_is_replayed() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/handover_notes");

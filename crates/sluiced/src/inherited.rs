@@ -1,5 +1,6 @@
 //! Parts of a switch that pass to a successor ([`crate::handover`]).
 
+use crate::link_protocols::SavedSession;
 use dpif_netdev::{Inheritance, LentPort};
 use std::collections::BTreeMap;
 
@@ -26,4 +27,6 @@ pub(crate) struct Inherited {
     pub(crate) datapaths: BTreeMap<String, InheritedDatapath>,
     /// Bytes of its state file when it was described.
     pub(crate) state_bytes: u64,
+    /// Sessions of its link protocols then.
+    pub(crate) sessions: Vec<SavedSession>,
 }

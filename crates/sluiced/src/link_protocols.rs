@@ -9,6 +9,7 @@
 //! The thread starts with the first session. Each round serves a bounded number of sessions and packets, so none waits
 //! for a flood of others.
 
+mod saved;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -22,6 +23,9 @@ use l2proto::{Engines, LinkSettings, Protocol};
 use ofproto::backer::Backer;
 use ofproto::links::{LinkInbox, LinkSession, PortLink};
 use ofproto::ports::{BridgeId, Port, PortCounters, PortTable};
+use saved::FormerLink;
+pub(crate) use saved::SavedSession;
+pub(crate) use saved::fuzz_saved_session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -68,8 +72,8 @@ struct Target {
 
 /// A request to the thread.
 enum Request {
-    /// A new or changed session.
-    Configure(Box<Configure>),
+    /// New or changed sessions, all before the next work: a tree follows all of its ports at once.
+    Configure(Vec<Configure>),
     /// A session ends.
     Remove(SessionName),
     /// Report all sessions whose status has statistics.
@@ -80,6 +84,18 @@ enum Request {
     Command(Protocol, usize, Vec<String>, SyncSender<Result<String, String>>),
     /// Answers when all that is due now, and was sent before, is done.
     Pass(SyncSender<()>),
+    /// Does what is due, and stops.
+    Hold(SyncSender<()>),
+    /// Goes on.
+    GoOn,
+    /// The states of sessions.
+    Save(BTreeMap<SessionName, LinkPort>, SyncSender<Vec<SavedSession>>),
+    /// States of former sessions, and the milliseconds since; answers with the refused ones.
+    Restore(Vec<(SessionName, String)>, u64, SyncSender<Vec<(SessionName, String)>>),
+    /// Later states of sessions, and the milliseconds since; answers with the refused ones.
+    Renew(Vec<(String, Configure)>, u64, SyncSender<Vec<(SessionName, String)>>),
+    /// Forgets states that no session has taken.
+    ForgetRestored,
 }
 
 struct Configure {
@@ -143,6 +159,7 @@ impl Shared {
 }
 
 /// A session as configured.
+#[derive(Clone)]
 struct Attached {
     settings: LinkSettings,
     port: LinkPort,
@@ -179,6 +196,8 @@ pub(crate) struct LinkProtocols {
     next_reports_ms: u64,
     /// Losses of ended sessions.
     lost_before: BTreeMap<Protocol, u64>,
+    /// Ports of former sessions, until the present ones are known.
+    formers: BTreeMap<SessionName, FormerLink>,
 }
 
 impl LinkProtocols {
@@ -208,6 +227,7 @@ impl LinkProtocols {
             counting: BTreeSet::new(),
             next_reports_ms: 0,
             lost_before: BTreeMap::new(),
+            formers: BTreeMap::new(),
         }
     }
 
@@ -229,21 +249,26 @@ impl LinkProtocols {
             .map(|(name, _)| name.clone())
             .collect();
         gone.iter().for_each(|name| self.remove(name));
+        let mut changed = Vec::new();
         for (entry, settings) in wanted_links() {
             let of_bridge = table.ports.get(&entry.of_port).map(|port| link_port(table, port));
             if let (Some(link_port), Some(port)) = (of_bridge, table.ports.get_mut(&entry.of_port)) {
-                self.attach_one((bridge, instance), entry, settings, link_port, Arc::make_mut(port));
+                let port = Arc::make_mut(port);
+                changed.extend(self.attach_one((bridge, instance), entry, settings, link_port, port));
             }
+        }
+        if !changed.is_empty() {
+            self.start();
+            self.shared.send(Request::Configure(changed));
         }
     }
 
     /// Passes changes of carriers and speeds on to the sessions of a bridge.
     pub(crate) fn ports_changed(&mut self, bridge: BridgeId, instance: &Instance, ports: &PortTable) {
+        let mut changed = Vec::new();
         for (name, attached) in &mut self.attached {
-            let Some(port) = ports.port(attached.port.of_port).filter(|_| attached.target.bridge == bridge)
-            else {
-                continue;
-            };
+            let is_here = attached.target.bridge == bridge && !self.formers.contains_key(name);
+            let Some(port) = ports.port(attached.port.of_port).filter(|_| is_here) else { continue };
             let port = link_port(ports, port);
             if port == attached.port || port.interface != attached.port.interface {
                 continue;
@@ -255,8 +280,10 @@ impl LinkProtocols {
             };
             let (settings, target) = (attached.settings.clone(), attached.target.clone());
             let session = attached.session.clone();
-            let configure = Configure { settings, port, target, session, rx_packets };
-            self.shared.send(Request::Configure(Box::new(configure)));
+            changed.push(Configure { settings, port, target, session, rx_packets });
+        }
+        if !changed.is_empty() {
+            self.shared.send(Request::Configure(changed));
         }
     }
 
@@ -269,7 +296,7 @@ impl LinkProtocols {
         }
     }
 
-    /// Gives a port a session.
+    /// Gives a port a session; returns its change.
     fn attach_one(
         &mut self,
         (bridge, instance): (BridgeId, &Instance),
@@ -277,9 +304,12 @@ impl LinkProtocols {
         settings: &LinkSettings,
         link_port: LinkPort,
         port: &mut Port,
-    ) {
+    ) -> Option<Configure> {
         let protocol = settings.protocol();
         let name = (entry.name.clone(), protocol);
+        let former = self.formers.get(&name);
+        let former_state = former.and_then(|former| former.state(&link_port, settings.initial_state()));
+        let link_port = former.map_or(link_port.clone(), |former| former.port(link_port));
         let known = self.attached.get(&name);
         let is_same =
             known.is_some_and(|a| (&a.settings, &a.port, a.target.bridge) == (settings, &link_port, bridge));
@@ -292,7 +322,7 @@ impl LinkProtocols {
         });
         if begins_anew {
             // Nothing passes until the thread knows these settings.
-            session.set_state(settings.initial_state());
+            session.set_state(former_state.unwrap_or(settings.initial_state()));
         }
         let rx = settings.rx_use();
         port.links.push(PortLink {
@@ -302,7 +332,7 @@ impl LinkProtocols {
             session: session.clone(),
         });
         if is_same {
-            return;
+            return None;
         }
         let target = Target {
             backer: instance.backer.clone(),
@@ -327,10 +357,7 @@ impl LinkProtocols {
             session: session.clone(),
         };
         self.attached.insert(name, attached);
-        self.start();
-        let configure =
-            Configure { settings: settings.clone(), port: link_port, target, session, rx_packets };
-        self.shared.send(Request::Configure(Box::new(configure)));
+        Some(Configure { settings: settings.clone(), port: link_port, target, session, rx_packets })
     }
 
     fn remove(&mut self, name: &SessionName) {

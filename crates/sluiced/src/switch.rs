@@ -110,7 +110,10 @@ impl Switch {
             let wake = wake.clone();
             move || wake()
         };
-        let link_protocols = LinkProtocols::new(wake_main, bonds.waker());
+        let mut link_protocols = LinkProtocols::new(wake_main, bonds.waker());
+        if let Some(inherited) = inherited {
+            handover::succeed_sessions(&mut link_protocols, &inherited.sessions);
+        }
         let exporters = Exporters::new();
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let mut supported = SupportedTypes::userspace();

@@ -25,6 +25,7 @@ const OPENFLOW: &[Seeds] = &[
 #[rustfmt::skip]
 pub(crate) const TARGETS: &[Target] = &[
     target("conntrack-track", conntrack::fuzz::track, &[Seeds::Files("crates/conntrack/corpus/track")]),
+    target("conntrack-carried", conntrack::fuzz::carried, &[Seeds::Files("crates/conntrack/corpus/carried")]),
     target("conntrack-fragments", conntrack::fuzz::fragments, &[Seeds::Files("crates/conntrack/corpus/fragments")]),
     target("conntrack-ftp", conntrack::fuzz::ftp, &[Seeds::Files("crates/conntrack/corpus/ftp")]),
     target("dpif-actions", dpif::fuzz::action_list, &[Seeds::Files("crates/dpif/corpus/action_list")]),
@@ -48,6 +49,7 @@ pub(crate) const TARGETS: &[Target] = &[
         &[Seeds::Files("crates/l2proto/corpus/spanning_tree_messages")],
     ),
     target("telemetry-frame", telemetry::fuzz::sampled_frame, &[Seeds::Files("crates/telemetry/corpus/sampled_frame")]),
+    target("l2proto-saved", l2proto::fuzz::saved_states, &[Seeds::Files("crates/l2proto/corpus/saved_states")]),
     target("l2proto-membership", l2proto::fuzz::membership, &[Seeds::Files("crates/l2proto/corpus/membership")]),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
@@ -88,6 +90,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("sluice-vsctl-commands", sluice::fuzz::vsctl_commands, &[Seeds::Files("crates/sluice/corpus/vsctl_commands")]),
     target("sluice-vsctl-values", sluice::fuzz::vsctl_values, &[Seeds::Files("crates/sluice/corpus/vsctl_values")]),
     target("sluiced-control-arguments", sluiced::fuzz::control_arguments, &[Seeds::Files("crates/sluiced/corpus/control_arguments")]),
+    target("sluiced-saved-session", sluiced::fuzz::saved_session, &[Seeds::Files("crates/sluiced/corpus/saved_session")]),
     target("sluiced-saved-state", sluiced::fuzz::saved_state, &[Seeds::Files("crates/sluiced/corpus/saved_state")]),
     target("sluiced-handover-notes", sluiced::fuzz::handover_notes, &[Seeds::Files("crates/sluiced/corpus/handover_notes")]),
     target("sluiced-words", sluiced::fuzz::words, &[Seeds::Files("crates/sluiced/corpus/words")]),

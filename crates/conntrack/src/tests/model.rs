@@ -1,6 +1,7 @@
 //! The tracker and its oracle side by side, by random packets.
 
 use super::agree;
+use crate::carry::{Export, import};
 use crate::key::Key;
 use crate::packet_info::{PacketInfo, Transport};
 use crate::reference::{Metadata, Reference, in_zone, states};
@@ -41,6 +42,8 @@ enum Step {
     End(Key),
     Limit(u16, Option<u32>),
     CheckSequence(bool),
+    /// Another tracker takes the connections so far, or, for good, takes over.
+    Carry(bool),
 }
 
 fn address(n: u32, v6: bool) -> (Ipv4Addr, Ipv6Addr) {
@@ -147,6 +150,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (key(), 0..3u16).prop_map(|(key, zone)| Step::End(in_zone(&key, zone))),
         1 => (0..3u16, prop_oneof![Just(None), (0..8u32).prop_map(Some)]).prop_map(|(z, l)| Step::Limit(z, l)),
         1 => any::<bool>().prop_map(Step::CheckSequence),
+        2 => any::<bool>().prop_map(Step::Carry),
     ]
 }
 
@@ -169,6 +173,17 @@ fn metadata(key: &FlowKey, v6: bool, id: u16) -> Metadata {
     Metadata { state: b.ct_state, zone: b.ct_zone, mark: b.ct_mark, labels, orig }
 }
 
+const POLICY: [(TimeoutAttr, u32); 3] =
+    [(TimeoutAttr::UdpFirst, 3), (TimeoutAttr::TcpEstablished, 20), (TimeoutAttr::IcmpReply, 0)];
+
+fn new_tracker(seed: u64) -> Tracker {
+    let tracker = Tracker::new(seed);
+    tracker.set_max_connections(MAX);
+    tracker.set_ports(3);
+    assert!(tracker.set_policy(1, Some(&POLICY.into_iter().collect())).is_ok());
+    tracker
+}
+
 /// A tracker, its oracle and their time.
 struct Pair {
     tracker: Tracker,
@@ -178,19 +193,39 @@ struct Pair {
     packets: u32,
     /// Packets whose key two connections have.
     ambiguous: u32,
+    /// The next tracker, and the walk that fills it.
+    next: Option<(Tracker, Export)>,
 }
 
 impl Pair {
     fn new(seed: u64) -> Pair {
-        let (tracker, mut oracle) = (Tracker::new(seed), Reference::new(MAX));
-        tracker.set_max_connections(MAX);
-        tracker.set_ports(3);
+        let (tracker, mut oracle) = (new_tracker(seed), Reference::new(MAX));
         oracle.sharing = 3;
-        let policy =
-            [(TimeoutAttr::UdpFirst, 3), (TimeoutAttr::TcpEstablished, 20), (TimeoutAttr::IcmpReply, 0)];
-        oracle.policy = policy.iter().map(|(attr, s)| (*attr as u8, *s)).collect();
-        assert!(tracker.set_policy(1, Some(&policy.into_iter().collect())).is_ok());
-        Pair { tracker, oracle, now_ms: 1_000_000, packets: 0, ambiguous: 0 }
+        oracle.policy = POLICY.iter().map(|(attr, s)| (*attr as u8, *s)).collect();
+        Pair { tracker, oracle, now_ms: 1_000_000, packets: 0, ambiguous: 0, next: None }
+    }
+
+    /// Tells the next tracker what changed; it takes over if it `is_last`.
+    fn carry(&mut self, is_last: bool) {
+        let seed = u64::from(self.packets);
+        let (next, mut export) = self.next.take().unwrap_or_else(|| (new_tracker(seed), Export::default()));
+        while let Some(slice) = export.next(&self.tracker, 300, self.now_ms) {
+            let done = import(&next, &slice, self.now_ms);
+            assert_eq!((done.refused, &done.why), (0, &None), "{done:?}");
+        }
+        if !is_last {
+            self.next = Some((next, export));
+            return;
+        }
+        agree::check(&next);
+        for zone in self.tracker.limited_zones() {
+            next.set_zone_limit(Some(zone), self.tracker.zone_limit(zone));
+        }
+        next.set_checks_sequence(self.tracker.checks_sequence());
+        self.tracker = next;
+        // Counters of refusals stay behind.
+        self.oracle.refused.clear();
+        self.step(&Step::Expire);
     }
 
     fn step(&mut self, step: &Step) {
@@ -234,6 +269,7 @@ impl Pair {
                 self.tracker.set_checks_sequence(*on);
                 self.oracle.checks_sequence = *on;
             }
+            Step::Carry(is_last) => self.carry(*is_last),
         }
         self.compare();
     }

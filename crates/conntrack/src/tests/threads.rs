@@ -1,6 +1,7 @@
 //! Several threads on one tracker: no connection is lost or there twice, and none that stays is ever missed.
 
 use super::{COMMIT, agree, names};
+use crate::carry::{Export, import};
 use crate::tcp::{Segment, flag};
 use crate::{Cursor, Key, PacketInfo, Request, Tracker, Transport};
 use dpif::{CtNat, NatAddresses, NatRange, TimeoutAttr};
@@ -227,4 +228,52 @@ fn established_connections_are_found_while_others_come_and_go() {
     tracker.flush(NOW_MS, |_| true);
     assert_eq!(tracker.connections(), 0);
     agree::check(&tracker);
+}
+
+/// Connections go over while threads of both trackers begin, use and end some. The last pass, without packets, is exact.
+#[test]
+fn all_go_over_while_packets_go_on() {
+    const CONNECTIONS: u32 = 2000;
+    for round in 0..rounds(5) {
+        let (tracker, next) = (Tracker::new(round), Tracker::new(round + 1));
+        let export = std::sync::Mutex::new(Export::default());
+        let carry = || {
+            let mut export = export.lock().expect("no thread failed");
+            while let Some(slice) = export.next(&tracker, 4096, NOW_MS) {
+                let done = import(&next, &slice, NOW_MS);
+                assert_eq!(done.refused, 0, "{done:?}");
+            }
+        };
+        together(|thread| match thread {
+            0 => (0..20).for_each(|_| carry()),
+            // The next tracker has packets of the same connections.
+            1 => (0..CONNECTIONS).for_each(|n| _ = track(&next, &udp(0, n, 0), &COMMIT, 1)),
+            _ => {
+                for n in 0..CONNECTIONS {
+                    let packet = udp(0, n ^ thread as u32, 0);
+                    track(&tracker, &packet, &COMMIT, 1);
+                    track(&tracker, &reply_of(&packet), &Request::default(), 2);
+                    if n % 7 == 0 {
+                        tracker.end_of_key(&packet.key, NOW_MS);
+                    }
+                }
+            }
+        });
+        carry();
+        // Connections that began there alone are of the next tracker.
+        let keys: HashSet<dpif::CtTuple> = tuples(&tracker).into_iter().collect();
+        next.flush(NOW_MS, |c| !keys.contains(&c.orig));
+        let sorted = |tracker: &Tracker| {
+            let mut all: Vec<String> = tuples(tracker).iter().map(|tuple| format!("{tuple:?}")).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(sorted(&next), sorted(&tracker));
+        (0..CONNECTIONS).for_each(|n| {
+            let packet = udp(0, n, 0);
+            let look = Request::default();
+            assert_eq!(track(&next, &packet, &look, 1), track(&tracker, &packet, &look, 1));
+        });
+        agree::check(&next);
+    }
 }

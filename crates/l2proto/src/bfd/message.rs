@@ -140,6 +140,11 @@ impl Flags {
         Flags(bits & 0x3f)
     }
 
+    /// The bits.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
     /// Whether all of `flags` are set.
     pub fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0

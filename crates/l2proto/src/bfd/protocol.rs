@@ -171,6 +171,18 @@ impl Engine for Sessions {
         LinkState { is_live: self.forwarding(id, now_ms).unwrap_or(true), ..LinkState::UP }
     }
 
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        Sessions::saved(self, id, now_ms)
+    }
+
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        Sessions::restore(self, interface, text, then_ms)
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        Sessions::forget_restored(self)
+    }
+
     fn status(&mut self, id: SessionId, now_ms: u64) -> Status {
         BTreeMap::from([((Table::Interface, STATUS), LinkValue::Map(Sessions::status(self, id, now_ms)))])
     }

@@ -8,12 +8,16 @@
 //! other system but its multiplier; a poll survives the end of the session; the diagnostic stays after the session is up
 //! again; the discriminator does not select the session; demand mode and echo packets are absent.
 
+mod saved;
+
 use super::config::Config;
 use super::frame::{Addresses, DEFAULT_DST_MAC, FRAME_BYTES, TIME_TO_LIVE, build};
 use super::message::{Diagnostic, Flags, Message, Refusal, State};
 use super::notice::{Notice, Notices};
 use crate::protocol::{Environment, Received, SessionId};
 use flow::MacAddr;
+
+pub(super) use saved::identity as identity_of;
 
 /// Shortest time over which an interface is found idle or alive, milliseconds.
 const OBSERVATION_MS: u64 = 2000;

@@ -7,8 +7,9 @@ use super::config::Config;
 use super::frame::UDP_SOURCE_PORTS;
 use super::message::Refusal;
 use super::notice::Notice;
-use super::session::{Forwarding, Identity, Session, Transmission};
+use super::session::{Forwarding, Identity, Session, Transmission, identity_of};
 use crate::protocol::{Environment, Received, SessionId};
+use crate::saved::{Former, Formers, Nothing};
 use crate::slots::{Slots, Timed};
 use flow::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ pub struct Sessions {
     slots: Slots<Session>,
     discriminators: BTreeSet<u32>,
     next_port: u16,
+    formers: Formers,
 }
 
 impl Sessions {
@@ -228,6 +230,12 @@ impl Sessions {
         env: &mut dyn Environment,
     ) -> SessionId {
         let id = self.slots.next_id();
+        if let Some(former) = self.formers.take(name)
+            && let Some(session) = self.continued(&former, (id, name), port_mac, config, now_ms, env)
+        {
+            self.discriminators.insert(session.identity().discriminator);
+            return self.slots.add(name, session);
+        }
         let ports = UDP_SOURCE_PORTS;
         let src_port = ports.start() + self.next_port;
         self.next_port = (self.next_port + 1) % (ports.end() - ports.start() + 1);
@@ -236,6 +244,48 @@ impl Sessions {
         let session = Session::new(identity, config.clone(), now_ms, env);
         self.discriminators.insert(discriminator);
         self.slots.add(name, session)
+    }
+
+    /// A session that goes on from a former one, unless another session has its discriminator.
+    fn continued(
+        &self,
+        former: &Former,
+        (id, name): (SessionId, &str),
+        port_mac: MacAddr,
+        config: &Config,
+        now_ms: u64,
+        env: &mut dyn Environment,
+    ) -> Option<Session> {
+        let (discriminator, src_port) = identity_of(former).ok()?;
+        if discriminator == 0 || src_port == 0 || self.discriminators.contains(&discriminator) {
+            return None;
+        }
+        let identity = Identity { id, name: name.to_owned(), discriminator, src_port, port_mac };
+        Session::continued(identity, config.clone(), former, now_ms, env).ok()
+    }
+
+    /// The state of a session for another process.
+    pub(super) fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        self.get(id).map(|session| session.saved(now_ms))
+    }
+
+    /// Keeps the state of a former session.
+    pub(super) fn restore(&mut self, name: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        let former = Former::parse(text, then_ms)?;
+        let (discriminator, src_port) = identity_of(&former)?;
+        let identity = Identity {
+            id: SessionId(0),
+            name: name.to_owned(),
+            discriminator,
+            src_port,
+            port_mac: MacAddr::default(),
+        };
+        Session::continued(identity, Config::default(), &former, then_ms, &mut Nothing)?;
+        self.formers.put(name, former)
+    }
+
+    pub(super) fn forget_restored(&mut self) -> Vec<String> {
+        self.formers.drain()
     }
 
     /// A random one, or the next that is free.

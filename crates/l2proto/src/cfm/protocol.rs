@@ -7,12 +7,16 @@ use crate::protocol::{
     ColumnKind, Columns, Engine, Environment, IgnoredSetting, LinkPort, LinkProtocol, LinkState, Liveness,
     ProtocolCommand, Received, Report, RxUse, SessionId, Status, StatusColumn, Table, Transmission,
 };
+use crate::saved::{Former, Formers, Nothing};
 use crate::slots::Slots;
-use flow::{Flow, FlowKey, Mask};
+use flow::{Flow, FlowKey, MacAddr, Mask};
 
 /// All sessions of a switch.
 #[derive(Debug, Default)]
-pub struct Sessions(Slots<Session>);
+pub struct Sessions {
+    slots: Slots<Session>,
+    formers: Formers,
+}
 
 /// The settings that select the packets of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,23 +102,27 @@ impl LinkProtocol for Sessions {
         now_ms: u64,
         env: &mut dyn Environment,
     ) -> SessionId {
-        if let Some(id) = self.0.find(&port.interface) {
-            self.0.with(id, |session| session.configure(port.mac, config.clone(), now_ms, env));
+        if let Some(id) = self.slots.find(&port.interface) {
+            self.slots.with(id, |session| session.configure(port.mac, config.clone(), now_ms, env));
             return id;
         }
-        let place = (self.0.next_id(), port.interface.as_str());
-        let session = Session::new(place, port.mac, config.clone(), now_ms, env);
-        self.0.add(&port.interface, session)
+        let place = (self.slots.next_id(), port.interface.as_str());
+        let former = self.formers.take(&port.interface);
+        let continued = former.and_then(|former| {
+            Session::continued(place, port.mac, config.clone(), &former, now_ms, env).ok()
+        });
+        let session = continued.unwrap_or_else(|| Session::new(place, port.mac, config.clone(), now_ms, env));
+        self.slots.add(&port.interface, session)
     }
 }
 
 impl Engine for Sessions {
     fn find(&self, name: &str) -> Option<SessionId> {
-        self.0.find(name)
+        self.slots.find(name)
     }
 
     fn remove(&mut self, id: SessionId) {
-        self.0.remove(id);
+        self.slots.remove(id);
     }
 
     fn input(
@@ -125,7 +133,7 @@ impl Engine for Sessions {
         _: &mut dyn Environment,
     ) -> Result<(), String> {
         // The session logs bad messages itself, at a limited rate.
-        self.0.with(id, |session| session.input(received.payload.unwrap_or_default(), now_ms));
+        self.slots.with(id, |session| session.input(received.payload.unwrap_or_default(), now_ms));
         Ok(())
     }
 
@@ -139,8 +147,8 @@ impl Engine for Sessions {
         out: &mut Vec<(SessionId, Transmission)>,
     ) -> bool {
         for _ in 0..limit {
-            let Some(id) = self.0.due(now_ms) else { return false };
-            let frame = self.0.with(id, |session| {
+            let Some(id) = self.slots.due(now_ms) else { return false };
+            let frame = self.slots.with(id, |session| {
                 let frame = session.poll_transmit(now_ms, env);
                 session.tick(now_ms, env);
                 frame
@@ -150,32 +158,47 @@ impl Engine for Sessions {
                 (id, Transmission { frame: frame.into(), header_bytes, oam: false })
             }));
         }
-        self.0.due(now_ms).is_some()
+        self.slots.due(now_ms).is_some()
     }
 
     fn next_wakeup(&self) -> Option<u64> {
-        self.0.next_wakeup()
+        self.slots.next_wakeup()
     }
 
     fn take_report(&mut self) -> Option<Report> {
-        let id = self.0.pop_changed()?;
-        let (lines, lines_lost, status_changed) = self.0.with(id, Session::take_changes)?;
+        let id = self.slots.pop_changed()?;
+        let (lines, lines_lost, status_changed) = self.slots.with(id, Session::take_changes)?;
         Some(Report { status_changed, lines, lines_lost, ..Report::of(id) })
     }
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {
-        LinkState { is_live: self.0.get(id).is_none_or(Session::is_live), ..LinkState::UP }
+        LinkState { is_live: self.slots.get(id).is_none_or(Session::is_live), ..LinkState::UP }
+    }
+
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        self.slots.get(id).map(|session| session.saved(now_ms))
+    }
+
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        let former = Former::parse(text, then_ms)?;
+        let place = (SessionId(0), interface);
+        Session::continued(place, MacAddr::default(), Config::new(1), &former, then_ms, &mut Nothing)?;
+        self.formers.put(interface, former)
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        self.formers.drain()
     }
 
     fn status(&mut self, id: SessionId, _: u64) -> Status {
-        self.0.get(id).map(Session::status).unwrap_or_default()
+        self.slots.get(id).map(Session::status).unwrap_or_default()
     }
 }
 
 fn one_or_all(sessions: &Sessions, name: Option<&String>) -> Result<Vec<SessionId>, String> {
     match name {
-        None => Ok(sessions.0.ids()),
-        Some(name) => match sessions.0.find(name) {
+        None => Ok(sessions.slots.ids()),
+        Some(name) => match sessions.slots.find(name) {
             Some(id) => Ok(vec![id]),
             None => Err("no such CFM object".to_string()),
         },
@@ -184,7 +207,7 @@ fn one_or_all(sessions: &Sessions, name: Option<&String>) -> Result<Vec<SessionI
 
 fn show(sessions: &mut Sessions, args: &[String], now_ms: u64) -> Result<String, String> {
     let ids = one_or_all(sessions, args.first())?;
-    Ok(ids.into_iter().filter_map(|id| sessions.0.get(id)).map(|session| session.show(now_ms)).collect())
+    Ok(ids.into_iter().filter_map(|id| sessions.slots.get(id)).map(|session| session.show(now_ms)).collect())
 }
 
 fn set_fault(sessions: &mut Sessions, args: &[String], _: u64) -> Result<String, String> {
@@ -197,7 +220,7 @@ fn set_fault(sessions: &mut Sessions, args: &[String], _: u64) -> Result<String,
     let chosen = choices.into_iter().find(|(word, _)| word.eq_ignore_ascii_case(choice));
     let (_, forced) = chosen.ok_or("unknown fault string")?;
     for id in one_or_all(sessions, name)? {
-        sessions.0.with(id, |session| session.set_fault(forced));
+        sessions.slots.with(id, |session| session.set_fault(forced));
     }
     Ok("OK".to_string())
 }

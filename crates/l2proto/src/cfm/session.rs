@@ -6,6 +6,8 @@
 //! Facts of OVS that the standard has otherwise: an unexpected interval is only logged; each identifier is taken, up to
 //! [`REMOTES_MAX`], and one more is only logged; a fault begins and ends with a check alone.
 
+mod saved;
+
 use super::config::{Config, Vlan};
 use super::message::{DST_MAC, DST_MAC_EXTENDED, Message, Tag, build, parse_frame};
 use crate::lines::Lines;

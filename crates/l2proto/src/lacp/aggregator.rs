@@ -8,6 +8,7 @@ use super::config::PortConfig;
 use super::frame::{Parsed, Pdu, state};
 use super::member::{Common, FAST_MS, Link, MISSING, Member, SLOW_MS, Status};
 use super::rate::Rate;
+use super::saved::FormerMember;
 use crate::protocol::{LineLevel, SessionId};
 use flow::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ pub struct Aggregator {
     pub(super) is_negotiated: bool,
     /// Attachments must be chosen anew.
     is_stale: bool,
+    /// Members that go on from a former process.
+    continued: u32,
     loop_warnings: Rate,
 }
 
@@ -50,6 +53,7 @@ impl Aggregator {
             key_member: None,
             is_negotiated: false,
             is_stale: true,
+            continued: 0,
             loop_warnings: LOOP_WARNINGS,
         }
     }
@@ -115,7 +119,8 @@ impl Aggregator {
     ) {
         let asks = self.config.is_active || self.is_negotiated;
         if self.member(id).is_none() {
-            let member = Member { has_carrier, ..Member::new(id, name) };
+            let order = self.members.last().map_or(0, |last| last.order.saturating_add(1));
+            let member = Member { has_carrier, order, ..Member::new(id, name) };
             self.places.insert(id, self.members.len());
             self.members.push(member);
             self.key_member = self.key_member.or(Some(id));
@@ -141,19 +146,50 @@ impl Aggregator {
         self.is_stale |= is_changed;
     }
 
+    /// Adds a member that goes on from a former process, before [`Aggregator::put`]. The choice of members stands once all of
+    /// them are back.
+    pub(super) fn put_former(&mut self, FormerMember { member, common }: FormerMember) {
+        let id = member.id;
+        if self.continued as usize != self.members.len() {
+            // Others have begun anew: the choice follows them.
+            self.members.push(member);
+            self.is_stale = true;
+        } else {
+            self.continued += 1;
+            self.members.push(member);
+            self.is_stale = self.continued != common.members || !common.stands(&self.config);
+        }
+        self.is_negotiated |= common.is_negotiated;
+        if common.is_key_member || self.key_member.is_none() {
+            self.key_member = Some(id);
+        }
+        self.members.sort_by_key(|member| member.order);
+        self.reindex();
+    }
+
+    /// Whether attachments must be chosen anew.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
     /// Removes a member; returns whether others are left.
     pub(super) fn remove(&mut self, id: SessionId) -> bool {
         self.members.retain(|member| member.id != id);
-        self.places = self.members.iter().enumerate().map(|(place, member)| (member.id, place)).collect();
-        self.members.iter_mut().for_each(|member| member.wakeup_ms = None);
-        self.wakeups.clear();
-        self.touched.clear();
-        self.reviewed = None;
+        self.reindex();
         if self.key_member == Some(id) {
             self.key_member = self.members.first().map(|member| member.id);
         }
         self.is_stale = true;
         !self.members.is_empty()
+    }
+
+    /// Follows a change of places.
+    fn reindex(&mut self) {
+        self.places = self.members.iter().enumerate().map(|(place, member)| (member.id, place)).collect();
+        self.members.iter_mut().for_each(|member| member.wakeup_ms = None);
+        self.wakeups.clear();
+        self.touched.clear();
+        self.reviewed = None;
     }
 
     /// A member receives a payload. `warnings` bounds the lines about bad ones.

@@ -4,10 +4,14 @@
 //! [`Aggregators::tick`] serves a bounded number of due ones. The owner bounds the number of members: one for each interface.
 
 use super::aggregator::Aggregator;
-use super::config::Config;
+use super::config::{Config, PortConfig};
+use super::frame::System;
 use super::member::{Effect, Member};
 use super::rate::Rate;
+use super::saved::FormerMember;
 use crate::protocol::{LinkPort, LogLine, SessionId};
+use crate::saved::{Former, Formers};
+use flow::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -52,6 +56,7 @@ pub struct Aggregators {
     warnings: Rate,
     next_id: u32,
     next_number: Number,
+    formers: Formers,
 }
 
 impl Default for Aggregators {
@@ -66,6 +71,7 @@ impl Default for Aggregators {
             warnings: WARNINGS,
             next_id: 0,
             next_number: 0,
+            formers: Formers::default(),
         }
     }
 }
@@ -106,6 +112,10 @@ impl Aggregators {
         }
         let id = known.unwrap_or_else(|| self.new_id());
         let of_port = config.of_port(port);
+        let former = self.formers.take(&port.interface).filter(|_| known.is_none());
+        let former = former
+            .and_then(|former| FormerMember::parse(&former, (id, &port.interface), port.mac, &of_port).ok());
+        let former = former.filter(|former| former.common.name == port.port);
         let number = self.ports.get(&port.port).copied();
         let number = number.unwrap_or_else(|| {
             let number = self.next_number;
@@ -119,11 +129,30 @@ impl Aggregators {
         self.members.insert(id, (number, port.interface.clone()));
         self.names.insert(port.interface.clone(), id);
         self.with(number, now_ms, |aggregator, _| {
+            former.into_iter().for_each(|former| aggregator.put_former(former));
             aggregator.configure(of_port);
             let link = config.of_link(port);
             aggregator.put((id, &port.interface), port.mac, link, port.is_up, now_ms);
         });
         id
+    }
+
+    /// The state of a member for another process.
+    pub(super) fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        self.of_member(id)?.saved(id, now_ms)
+    }
+
+    /// Keeps the state of a former member.
+    pub(super) fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        let former = Former::parse(text, then_ms)?;
+        let config =
+            PortConfig { is_active: false, is_fast: false, falls_back: false, system: System::default() };
+        FormerMember::parse(&former, (SessionId(0), interface), MacAddr::default(), &config)?;
+        self.formers.put(interface, former)
+    }
+
+    pub(super) fn forget_restored(&mut self) -> Vec<String> {
+        self.formers.drain()
     }
 
     fn new_id(&mut self) -> SessionId {

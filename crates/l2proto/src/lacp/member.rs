@@ -112,6 +112,8 @@ pub struct Member {
     pub(super) reported: Option<Effect>,
     /// Its time in the order of its aggregator.
     pub(super) wakeup_ms: Option<u64>,
+    /// Later members have a higher one.
+    pub(super) order: u32,
 }
 
 impl Member {
@@ -134,6 +136,7 @@ impl Member {
             lines_lost: 0,
             reported: None,
             wakeup_ms: None,
+            order: 0,
         }
     }
 

@@ -142,6 +142,18 @@ impl Engine for Aggregators {
         LinkState { is_live: effect.may_enable, is_negotiated: effect.is_negotiated, ..LinkState::UP }
     }
 
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        Aggregators::saved(self, id, now_ms)
+    }
+
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        Aggregators::restore(self, interface, text, then_ms)
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        Aggregators::forget_restored(self)
+    }
+
     fn status(&mut self, id: SessionId, _: u64) -> Status {
         let current = self.effect(id).map(|effect| LinkValue::Flag(effect.is_current));
         current.map(|current| ((Table::Interface, STATUS), current)).into_iter().collect()

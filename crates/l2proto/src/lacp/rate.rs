@@ -1,5 +1,7 @@
 //! A bounded rate: tokens that return with time.
 
+use crate::saved::fields;
+
 /// Allows bursts of some events, and later one at each interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
@@ -37,4 +39,14 @@ impl Rate {
         self.credit_ms = self.credit_ms.saturating_add(passed_ms).min(self.burst * self.interval_ms);
         self.filled_ms = self.filled_ms.max(now_ms);
     }
+
+    /// Keeps the tokens of a rate from another process in their range.
+    pub(super) fn bound(&mut self) {
+        self.credit_ms = self.credit_ms.min(self.burst * self.interval_ms);
+        if self.filled_ms == u64::MAX {
+            self.filled_ms = 0;
+        }
+    }
 }
+
+fields!(Rate; credit_ms; times: filled_ms);

@@ -6,6 +6,7 @@ use crate::protocol::{
     Columns, Engine, Environment, IgnoredSetting, LinkPort, LinkProtocol, LinkState, LinkValue, Liveness,
     ProtocolCommand, Received, Report, RxUse, SessionId, Status, StatusColumn, Table, Transmission,
 };
+use crate::saved::{Former, Formers};
 use crate::slots::Slots;
 use flow::{Flow, FlowKey, Mask};
 use packet::headers::ETH_HEADER_BYTES;
@@ -16,7 +17,10 @@ const DESCRIPTION: &str = concat!("sluice ", env!("CARGO_PKG_VERSION"));
 
 /// All sessions of a switch.
 #[derive(Debug, Default)]
-pub struct Sessions(Slots<Session>);
+pub struct Sessions {
+    slots: Slots<Session>,
+    formers: Formers,
+}
 
 /// Every frame of its EtherType.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,21 +133,25 @@ impl LinkProtocol for Sessions {
         now_ms: u64,
         _: &mut dyn Environment,
     ) -> SessionId {
-        if let Some(id) = self.0.find(&port.interface) {
-            self.0.with(id, |session| session.configure(port, config.clone(), now_ms));
+        if let Some(id) = self.slots.find(&port.interface) {
+            self.slots.with(id, |session| session.configure(port, config.clone(), now_ms));
             return id;
         }
-        self.0.add(&port.interface, Session::new(port, config.clone(), now_ms))
+        let former = self.formers.take(&port.interface);
+        let continued =
+            former.and_then(|former| Session::continued(port, config.clone(), &former, now_ms).ok());
+        let session = continued.unwrap_or_else(|| Session::new(port, config.clone(), now_ms));
+        self.slots.add(&port.interface, session)
     }
 }
 
 impl Engine for Sessions {
     fn find(&self, name: &str) -> Option<SessionId> {
-        self.0.find(name)
+        self.slots.find(name)
     }
 
     fn remove(&mut self, id: SessionId) {
-        self.0.remove(id);
+        self.slots.remove(id);
     }
 
     fn input(
@@ -154,7 +162,7 @@ impl Engine for Sessions {
         _: &mut dyn Environment,
     ) -> Result<(), String> {
         // The session logs bad frames itself, at a limited rate.
-        self.0.with(id, |session| session.input(received.payload.unwrap_or_default(), now_ms));
+        self.slots.with(id, |session| session.input(received.payload.unwrap_or_default(), now_ms));
         Ok(())
     }
 
@@ -168,8 +176,8 @@ impl Engine for Sessions {
         out: &mut Vec<(SessionId, Transmission)>,
     ) -> bool {
         for _ in 0..limit {
-            let Some(id) = self.0.due(now_ms) else { return false };
-            let frame = self.0.with(id, |session| {
+            let Some(id) = self.slots.due(now_ms) else { return false };
+            let frame = self.slots.with(id, |session| {
                 session.tick(now_ms);
                 session.poll_transmit(now_ms)
             });
@@ -177,21 +185,35 @@ impl Engine for Sessions {
                 (id, Transmission { frame: frame.into(), header_bytes: ETH_HEADER_BYTES, oam: false })
             }));
         }
-        self.0.due(now_ms).is_some()
+        self.slots.due(now_ms).is_some()
     }
 
     fn next_wakeup(&self) -> Option<u64> {
-        self.0.next_wakeup()
+        self.slots.next_wakeup()
     }
 
     fn take_report(&mut self) -> Option<Report> {
-        let id = self.0.pop_changed()?;
-        let (lines, lines_lost, trunks) = self.0.with(id, Session::take_changes)?;
+        let id = self.slots.pop_changed()?;
+        let (lines, lines_lost, trunks) = self.slots.with(id, Session::take_changes)?;
         Some(Report { lines, lines_lost, trunks, ..Report::of(id) })
     }
 
     fn link_state(&mut self, _: SessionId, _: u64) -> LinkState {
         LinkState::UP
+    }
+
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        self.slots.get(id).map(|session| session.saved(now_ms))
+    }
+
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        let former = Former::parse(text, then_ms)?;
+        Session::continued(&LinkPort::named(interface), Config::default(), &former, then_ms)?;
+        self.formers.put(interface, former)
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        self.formers.drain()
     }
 
     fn status(&mut self, _: SessionId, _: u64) -> Status {
@@ -201,8 +223,8 @@ impl Engine for Sessions {
 
 /// The texts of all sessions. As in OVS the bridge does not select any.
 fn all(sessions: &mut Sessions, show: impl Fn(&mut Session) -> String) -> Result<String, String> {
-    let ids = sessions.0.ids();
-    Ok(ids.into_iter().filter_map(|id| sessions.0.with(id, &show)).collect())
+    let ids = sessions.slots.ids();
+    Ok(ids.into_iter().filter_map(|id| sessions.slots.with(id, &show)).collect())
 }
 
 fn show_status(sessions: &mut Sessions, _: &[String], _: u64) -> Result<String, String> {

@@ -3,6 +3,8 @@
 //! Differences from OVS: a neighbour is forgotten at the end of its time to live, and with a time of 0 at once; their
 //! number is bounded. OVS keeps all of them for ever.
 
+mod saved;
+
 use super::frame::{Element, Id, Local, Mapping, Refusal, Remote, build, parse};
 use crate::lines::Lines;
 use crate::protocol::{LineLevel, LinkPort, LogLine, TrunkChange};
@@ -134,6 +136,23 @@ impl Session {
         if self.is_new || self.mac != port.mac || self.config != config {
             self.next_tx_ms = now_ms + INTERVAL_MS;
         }
+        self.take_settings(port, config, now_ms);
+    }
+
+    /// Applies settings to a session of another process. `mappings` are those of its services.
+    fn go_on(&mut self, port: &LinkPort, config: Config, now_ms: u64) {
+        let is_same = |old: &Config| (&old.name, &old.description) == (&config.name, &config.description);
+        let requested: Vec<Mapping> = self.services.iter().map(|service| service.mapping).collect();
+        let keeps = |mappings: &Vec<Mapping>| {
+            mappings.iter().all(|m| requested.contains(m)) && mappings.len() == requested.len()
+        };
+        if self.mac != port.mac || !is_same(&self.config) || !config.mappings.as_ref().is_none_or(keeps) {
+            self.next_tx_ms = now_ms + INTERVAL_MS;
+        }
+        self.take_settings(port, config, now_ms);
+    }
+
+    fn take_settings(&mut self, port: &LinkPort, config: Config, now_ms: u64) {
         self.mac = port.mac;
         if let Some(mappings) = &config.mappings {
             self.request(mappings, now_ms);

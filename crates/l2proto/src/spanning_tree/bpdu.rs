@@ -1,5 +1,6 @@
 //! BPDUs and the frames around them: IEEE 802.1D-2004, clause 9; 802.1D-1998 has the first two kinds.
 
+use crate::saved::fields;
 use flow::MacAddr;
 use packet::headers::ETH_HEADER_BYTES;
 
@@ -77,6 +78,8 @@ pub struct Vector {
     /// Its port.
     pub port: u16,
 }
+
+fields!(Vector, start: Vector::default(); root, cost, bridge, port; times:);
 
 /// Times of a message, 1/256 s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

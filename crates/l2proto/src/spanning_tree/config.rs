@@ -3,6 +3,7 @@
 use super::rstp::{HELLO_S, Seconds};
 use super::stp::Timers;
 use crate::protocol::{Columns, IgnoredSetting, LineLevel, LinkValue, Table};
+use crate::saved::fields;
 use flow::MacAddr;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -79,6 +80,12 @@ pub struct RstpBridge {
 }
 
 impl RstpBridge {
+    /// Settings of another process in their range.
+    pub(super) fn bound(&mut self) {
+        self.max_age_s = self.max_age_s.clamp(6, 40);
+        self.forward_delay_s = self.forward_delay_s.clamp(4, 30);
+    }
+
     /// Its times.
     pub(super) fn seconds(&self) -> Seconds {
         Seconds {
@@ -89,6 +96,8 @@ impl RstpBridge {
         }
     }
 }
+
+fields!(RstpBridge; id, is_rapid, hold_count, max_age_s, forward_delay_s; times:);
 
 /// Settings of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -167,6 +167,18 @@ impl Engine for Sessions {
         self.state(id)
     }
 
+    fn saved(&self, id: SessionId, now_ms: u64) -> Option<String> {
+        Sessions::saved(self, id, now_ms)
+    }
+
+    fn restore(&mut self, interface: &str, text: &str, then_ms: u64) -> Result<(), String> {
+        Sessions::restore(self, interface, text, then_ms)
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        Sessions::forget_restored(self)
+    }
+
     fn status(&mut self, id: SessionId, now_ms: u64) -> Status {
         self.refresh(now_ms);
         self.status_of(id, now_ms)

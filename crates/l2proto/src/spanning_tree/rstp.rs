@@ -4,6 +4,7 @@
 //! which is most of the work, costs its own port only.
 
 mod machines;
+mod saved;
 mod told;
 
 use super::bpdu::{Bpdu, Message, Vector};

@@ -3,6 +3,8 @@
 //! A change of settings marks the bridge; its ports are numbered and its tree follows with the next work, so a change of
 //! many ports is one.
 
+mod saved;
+
 use super::bpdu::Bpdu;
 use super::config::{
     BridgeSettings, PortNumber, PortSettings, RSTP_PORT_MAX, Refusal, STP_PORT_MAX, Settings, rstp_cost,
@@ -13,7 +15,9 @@ use super::{rstp, stp};
 use crate::protocol::{
     LineLevel, LinkPort, LinkState, LogLine, Report, SessionId, Status, Transmission, TreePhase, TreeState,
 };
+use crate::saved::{Former, Formers};
 use flow::OfPort;
+use saved::continue_tree;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -95,6 +99,8 @@ pub(super) struct Session {
     pub(super) rx: u64,
     pub(super) tx: u64,
     pub(super) errors: u64,
+    /// The state of a former process, until the tree follows it.
+    former: Option<Former>,
 }
 
 /// All sessions.
@@ -107,6 +113,7 @@ pub struct Sessions {
     frames: VecDeque<(SessionId, Transmission)>,
     next_id: u32,
     next_group: u64,
+    formers: Formers,
 }
 
 fn with_address(id: u64, own: Option<flow::MacAddr>, bridge: flow::MacAddr) -> u64 {
@@ -130,14 +137,20 @@ impl Sessions {
             self.leave(&old, id, now_ms);
         }
         self.by_name.insert(port.interface.clone(), id);
-        let session = self.sessions.entry(id).or_insert_with(|| Session {
-            port: port.clone(),
-            settings: *settings,
-            number: None,
-            refused: None,
-            rx: 0,
-            tx: 0,
-            errors: 0,
+        let former = self.formers.take(&port.interface);
+        let session = self.sessions.entry(id).or_insert_with(|| {
+            let mut session = Session {
+                port: port.clone(),
+                settings: *settings,
+                number: None,
+                refused: None,
+                rx: 0,
+                tx: 0,
+                errors: 0,
+                former: None,
+            };
+            former.into_iter().for_each(|former| session.go_on(former));
+            session
         });
         (session.port, session.settings) = (port.clone(), *settings);
         let group = self.groups.entry(port.bridge.clone()).or_insert_with(|| {
@@ -203,6 +216,8 @@ impl Sessions {
         let Some(settings) = members.iter().next_back().and_then(|id| self.sessions.get(id)) else { return };
         let (bridge, mac) = (settings.settings.bridge, settings.port.bridge_mac);
         let numbers = self.number(&members, bridge);
+        let take = |id: &SessionId| Some((*id, self.sessions.get_mut(id)?.former.take()?));
+        let formers: Vec<(SessionId, Former)> = members.iter().filter_map(take).collect();
         let Some(group) = self.groups.get_mut(name) else { return };
         let Some(numbers) = numbers else {
             let text = format!("bridge {name}: must manually configure all STP port IDs or none, disabling");
@@ -220,15 +235,25 @@ impl Sessions {
             (BridgeSettings::Stp(own, mut settings), tree) => {
                 settings.id = with_address(settings.id, own, mac);
                 match tree {
-                    Some(Tree::Stp(bridge)) => bridge.configure(&settings, now_ms),
+                    Some(Tree::Stp(_)) => {}
                     _ => *tree = Some(Tree::Stp(stp::Bridge::new(name, &settings, now_ms))),
+                }
+                let Some(tree) = tree else { return };
+                continue_tree(tree, formers, &numbers, now_ms);
+                if let Tree::Stp(bridge) = tree {
+                    bridge.configure(&settings, now_ms);
                 }
             }
             (BridgeSettings::Rstp(own, mut settings), tree) => {
                 settings.id = with_address(settings.id, own, mac);
                 match tree {
-                    Some(Tree::Rstp(bridge)) => bridge.configure(&settings),
+                    Some(Tree::Rstp(_)) => {}
                     _ => *tree = Some(Tree::Rstp(rstp::Bridge::new(&settings, now_ms))),
+                }
+                let Some(tree) = tree else { return };
+                continue_tree(tree, formers, &numbers, now_ms);
+                if let Tree::Rstp(bridge) = tree {
+                    bridge.configure(&settings);
                 }
             }
         }
@@ -288,7 +313,7 @@ impl Sessions {
                 }
                 let kept = self.sessions.get(id).and_then(|session| session.number);
                 let number = match keeps {
-                    true => kept.filter(|number| !used.contains_key(number)),
+                    true => kept.filter(|number| *number <= max && !used.contains_key(number)),
                     false => free.find(|number| !used.contains_key(number)),
                 };
                 match number {

@@ -3,6 +3,8 @@
 //!
 //! A timer is the time of its start; its length is that of the moment, as in the standard.
 
+mod saved;
+
 use super::bpdu::{Bpdu, Message, SenderRole, Times, Vector, flag};
 use super::config::StpBridge;
 use super::outbox::Outbox;

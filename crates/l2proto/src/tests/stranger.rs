@@ -29,10 +29,13 @@ struct Session {
 
 /// Sessions that open their port with the first packet.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(BTreeMap<SessionId, Session>);
+pub(super) struct Strangers {
+    sessions: BTreeMap<SessionId, Session>,
+    formers: BTreeMap<String, bool>,
+}
 
 fn show(all: &mut Strangers, _args: &[String], _now_ms: u64) -> Result<String, String> {
-    Ok(all.0.values().map(|s| format!("{}: {}\n", s.name, text(s))).collect())
+    Ok(all.sessions.values().map(|s| format!("{}: {}\n", s.name, text(s))).collect())
 }
 
 fn text(session: &Session) -> &'static str {
@@ -101,25 +104,25 @@ impl LinkProtocol for Strangers {
         _: u64,
         _: &mut dyn Environment,
     ) -> SessionId {
-        let id = self.find(&port.interface).unwrap_or(SessionId(self.0.len() as u32));
+        let id = self.find(&port.interface).unwrap_or(SessionId(self.sessions.len() as u32));
         let session = Session {
             name: port.interface.clone(),
-            is_open: settings.is_open,
+            is_open: self.formers.remove(&port.interface).unwrap_or(settings.is_open),
             has_sent: false,
             has_changed: false,
         };
-        self.0.insert(id, session);
+        self.sessions.insert(id, session);
         id
     }
 }
 
 impl Engine for Strangers {
     fn find(&self, name: &str) -> Option<SessionId> {
-        self.0.iter().find(|(_, session)| session.name == name).map(|(id, _)| *id)
+        self.sessions.iter().find(|(_, session)| session.name == name).map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: SessionId) {
-        self.0.remove(&id);
+        self.sessions.remove(&id);
     }
 
     fn input(
@@ -129,7 +132,7 @@ impl Engine for Strangers {
         _: u64,
         _: &mut dyn Environment,
     ) -> Result<(), String> {
-        let session = self.0.get_mut(&id).ok_or("no such session")?;
+        let session = self.sessions.get_mut(&id).ok_or("no such session")?;
         if received.payload != Some(b"open") {
             return Err("an unknown word".to_string());
         }
@@ -146,7 +149,7 @@ impl Engine for Strangers {
         _: &mut dyn Environment,
         out: &mut Vec<(SessionId, Transmission)>,
     ) -> bool {
-        for (id, session) in self.0.iter_mut().filter(|(_, session)| !session.has_sent).take(limit) {
+        for (id, session) in self.sessions.iter_mut().filter(|(_, session)| !session.has_sent).take(limit) {
             session.has_sent = true;
             let frame = Box::new([0; FRAME_BYTES]);
             out.push((*id, Transmission { frame, header_bytes: FRAME_BYTES, oam: false }));
@@ -155,22 +158,40 @@ impl Engine for Strangers {
     }
 
     fn next_wakeup(&self) -> Option<u64> {
-        self.0.values().any(|session| !session.has_sent).then_some(0)
+        self.sessions.values().any(|session| !session.has_sent).then_some(0)
     }
 
     fn take_report(&mut self) -> Option<Report> {
-        let (id, session) = self.0.iter_mut().find(|(_, session)| session.has_changed)?;
+        let (id, session) = self.sessions.iter_mut().find(|(_, session)| session.has_changed)?;
         session.has_changed = false;
         Some(Report { status_changed: true, learned: vec![LearnedChange::FlushPort], ..Report::of(*id) })
     }
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {
-        let is_open = self.0.get(&id).is_none_or(|session| session.is_open);
+        let is_open = self.sessions.get(&id).is_none_or(|session| session.is_open);
         LinkState { may_forward: is_open, may_learn: is_open, ..LinkState::UP }
     }
 
+    fn saved(&self, id: SessionId, _: u64) -> Option<String> {
+        self.sessions.get(&id).map(|session| text(session).to_string())
+    }
+
+    fn restore(&mut self, interface: &str, saved: &str, _: u64) -> Result<(), String> {
+        let is_open = match saved {
+            "open" => true,
+            "blocked" => false,
+            _ => return Err("an unknown word".to_string()),
+        };
+        self.formers.insert(interface.to_string(), is_open);
+        Ok(())
+    }
+
+    fn forget_restored(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.formers).into_keys().collect()
+    }
+
     fn status(&mut self, id: SessionId, _: u64) -> Status {
-        let text = self.0.get(&id).map(|session| LinkValue::Text(text(session).to_string()));
+        let text = self.sessions.get(&id).map(|session| LinkValue::Text(text(session).to_string()));
         text.map(|text| ((Table::Port, "stranger_status"), text)).into_iter().collect()
     }
 }

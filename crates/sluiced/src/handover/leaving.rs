@@ -8,12 +8,15 @@ use crate::reactor::Reactor;
 use crate::stream::Listener;
 use crate::switch::Switch;
 use crate::turn::Turn;
+use dpif::CtExport;
 use dpif_netdev::QueuePlace;
 use mio::Token;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 use sys::channel::Channel;
 
@@ -25,15 +28,20 @@ enum Stage {
     Writing(Receiver<io::Result<u64>>),
     /// The successor prepares.
     Preparing,
+    /// It gets the connections so far.
+    Tracking(Receiver<Result<Exports, String>>),
     /// It installs flows.
-    Warming,
+    Warming(Exports),
     /// It forwards.
     Over,
 }
 
+/// Connections of datapaths, by their names.
+type Exports = Vec<(String, Box<dyn CtExport>)>;
+
 /// See the module documentation. Dropped before the change, it ends the successor.
 pub(crate) struct Leaving {
-    channel: Channel,
+    channel: Arc<Channel>,
     child: Child,
     token: Token,
     stage: Stage,
@@ -66,7 +74,7 @@ impl Leaving {
         let token = reactor.watch(channel.fd());
         let now_ms = sys::clock::machine_us() / 1000;
         let mut leaving = Leaving {
-            channel,
+            channel: Arc::new(channel),
             child,
             token: *token.as_ref().unwrap_or(&Token(0)),
             stage: Stage::Preparing,
@@ -83,7 +91,10 @@ impl Leaving {
             }
             described.map_err(|e| format!("the new process takes no description: {e}"))?;
         }
-        sender.flush().map_err(|e| format!("the new process takes no description: {e}"))?;
+        let sessions = switch.saved_sessions()?;
+        let described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));
+        let described = described.and_then(|()| sender.flush());
+        described.map_err(|e| format!("the new process takes no description: {e}"))?;
         Ok(leaving)
     }
 
@@ -108,14 +119,24 @@ impl Leaving {
                 Err(TryRecvError::Empty) => {}
             }
         }
-        while let Some(note) = self.receive(Duration::ZERO)? {
-            match (note, &self.stage) {
-                (Note::Ready, Stage::Preparing) => {
+        if let Stage::Tracking(exported) = &self.stage {
+            match exported.try_recv() {
+                Ok(exports) => {
+                    let exports = exports.map_err(|e| self.broken(&e))?;
                     self.send_flows(switch)?;
-                    self.stage = Stage::Warming;
+                    self.stage = Stage::Warming(exports);
                 }
-                (Note::Warm, Stage::Warming) => {
-                    self.change(switch, db)?;
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => {
+                    return Err("the connections cannot be exported".to_string());
+                }
+            }
+        }
+        while let Some(note) = self.receive(Duration::ZERO)? {
+            match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
+                (Note::Ready, Stage::Preparing) => self.stage = Stage::Tracking(self.export(switch)?),
+                (Note::Warm, Stage::Warming(exports)) => {
+                    self.change(switch, db, exports)?;
                     self.stage = Stage::Over;
                     return Ok(Step::Over);
                 }
@@ -126,8 +147,27 @@ impl Leaving {
         if now_ms >= self.until_ms {
             return Err(format!("the new process was not ready within {} s", PREPARATION_MAX.as_secs()));
         }
-        let look_ms = if matches!(self.stage, Stage::Writing(_)) { LOOK_MS } else { self.until_ms - now_ms };
+        let look_ms = match self.stage {
+            Stage::Writing(_) | Stage::Tracking(_) => LOOK_MS,
+            Stage::Preparing | Stage::Warming(_) | Stage::Over => self.until_ms - now_ms,
+        };
         Ok(Step::Going(Turn::at(sys::clock::monotonic_ms() + look_ms)))
+    }
+
+    /// Sends the connections of all datapaths on a thread of its own, twice: the second pass has those that changed during the
+    /// first.
+    fn export(&self, switch: &Switch) -> Result<Receiver<Result<Exports, String>>, String> {
+        let mut exports = switch.exports();
+        let (done, exported) = sync_channel(1);
+        let channel = self.channel.clone();
+        let run = move || {
+            let sent =
+                [(); 2].iter().try_for_each(|()| send_connections(&channel, &mut exports, MESSAGE_MAX));
+            // The main loop may have given up.
+            let _ = done.send(sent.map(|()| exports));
+        };
+        let thread = std::thread::Builder::new().name("handover".to_string()).spawn(run);
+        thread.map(|_| exported).map_err(|e| format!("cannot start a thread: {e}"))
     }
 
     /// Sends the keys of all flows: the successor makes flows of its own from them.
@@ -145,11 +185,12 @@ impl Leaving {
     }
 
     /// Stops receiving, and waits until the successor forwards.
-    fn change(&mut self, switch: &mut Switch, db: &mut Db) -> Result<(), String> {
+    fn change(&mut self, switch: &mut Switch, db: &mut Db, exports: Exports) -> Result<(), String> {
+        switch.hold_sessions()?;
         let began_us = sys::clock::machine_us();
         let places = switch.stop_receiving();
         let mut is_told = false;
-        let changed = self.tell_change(switch, db, places, &mut is_told);
+        let changed = self.tell_change(switch, db, (places, exports), &mut is_told);
         match &changed {
             Ok(()) => {
                 let gap_us = sys::clock::machine_us() - began_us;
@@ -171,15 +212,17 @@ impl Leaving {
         &mut self,
         switch: &mut Switch,
         db: &mut Db,
-        places: Vec<(String, Vec<QueuePlace>)>,
+        (places, mut exports): (Vec<(String, Vec<QueuePlace>)>, Exports),
         is_told: &mut bool,
     ) -> Result<(), String> {
         let synced = switch.sync_state()?;
         let bytes =
             synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
         let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
+        send_connections(&self.channel, &mut exports, CHANGE_MAX).map_err(|e| self.broken(&e))?;
+        let sessions = switch.saved_sessions()?;
         let mut sender = Sender::new(&self.channel, CHANGE_MAX);
-        let mut described = Ok(());
+        let mut described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));
         for listener in switch.listeners(db) {
             described = described.and_then(|()| {
                 listener.lend().and_then(|(target, fd)| sender.add(Note::Listener(target, fd)))
@@ -212,7 +255,7 @@ impl Leaving {
         notes::send(&self.channel, note, MESSAGE_MAX).map_err(|e| self.broken(&e))
     }
 
-    fn broken(&self, e: &io::Error) -> String {
+    fn broken(&self, e: &impl Display) -> String {
         // A process that gives up tells why before.
         match self.receive(Duration::ZERO) {
             Err(why) => why,
@@ -234,6 +277,18 @@ impl Leaving {
             note => Ok(note),
         }
     }
+}
+
+/// Sends a pass of the connections of datapaths.
+fn send_connections(channel: &Channel, exports: &mut Exports, limit: Duration) -> Result<(), String> {
+    for (name, export) in exports {
+        while let Some(slice) = export.next(notes::CONNECTIONS_ROOM) {
+            if !slice.is_empty() {
+                notes::send_connections(channel, name, &slice, limit).map_err(|e| e.to_string())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Leaving {

@@ -2,6 +2,7 @@
 //!
 //! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
 
+use crate::link_protocols::SavedSession;
 use dpif_netdev::{LentPort, QueuePlace};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
 use flow::{DpPort, FlowKey, Ufid};
@@ -11,6 +12,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use sys::channel::{Channel, MESSAGE_MAX_BYTES, MESSAGE_MAX_FDS, Message};
+
+/// Begins a message of connections, whose rest is no text.
+const CONNECTIONS: &str = "connections\t";
+/// Room for connections in a message, beside the name of their datapath.
+pub(super) const CONNECTIONS_ROOM: usize = MESSAGE_MAX_BYTES / 2;
 
 /// Both VLAN tags of a key pass.
 const VLAN_TAGS: u8 = 2;
@@ -34,6 +40,10 @@ pub(super) enum Note {
     Warm,
     /// Place of a queue of a datapath.
     Place(String, QueuePlace),
+    /// The state of a session of a link protocol: its interface, its protocol, its text.
+    Session(SavedSession),
+    /// Connections of a datapath, as its tracker exports them.
+    Connections(String, Vec<u8>),
     /// A listening socket, by its target.
     Listener(String, OwnedFd),
     /// The change: the state file has that many bytes.
@@ -63,6 +73,12 @@ impl fmt::Display for Note {
             Note::Warm => writeln!(f, "warm"),
             Note::Place(datapath, QueuePlace { port, queue, place }) => {
                 writeln!(f, "place\t{datapath}\t{}\t{queue}\t{place}", port.0)
+            }
+            Note::Session(SavedSession { interface, protocol, text }) => {
+                writeln!(f, "session\t{interface}\t{protocol}\t{text}")
+            }
+            Note::Connections(datapath, slice) => {
+                writeln!(f, "{CONNECTIONS}{datapath}: {} bytes", slice.len())
             }
             Note::Listener(target, _) => writeln!(f, "listener\t{target}"),
             Note::Change(bytes) => writeln!(f, "change\t{bytes}"),
@@ -107,6 +123,10 @@ impl Note {
                 let (key, _) = parse_key(&bytes_of(text()?).ok_or(())?, VLAN_TAGS).map_err(drop)?;
                 Note::Flow(datapath, ufid, core, Box::new(key))
             }
+            "session" => {
+                let (interface, protocol) = (text()?.to_string(), text()?.to_string());
+                Note::Session(SavedSession { interface, protocol, text: text()?.to_string() })
+            }
             "flows-end" => Note::FlowsEnd,
             "warm" => Note::Warm,
             "place" => {
@@ -121,6 +141,24 @@ impl Note {
     }
 }
 
+/// The name of a datapath and a slice of its connections, in a message of these alone.
+fn connections(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = bytes.strip_prefix(CONNECTIONS.as_bytes())?;
+    let (name, slice) = rest.split_at(rest.iter().position(|byte| *byte == b'\n')?);
+    Some((std::str::from_utf8(name).ok()?, &slice[1..]))
+}
+
+/// Sends a slice of connections of a datapath.
+pub(super) fn send_connections(
+    channel: &Channel,
+    datapath: &str,
+    slice: &[u8],
+    limit: Duration,
+) -> io::Result<()> {
+    let head = format!("{CONNECTIONS}{datapath}\n");
+    channel.send(&[head.as_bytes(), slice].concat(), &[], limit)
+}
+
 /// Bytes in hexadecimal.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digits =
@@ -133,6 +171,9 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 /// # Errors
 /// A line is malformed, or lacks its descriptor.
 pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
+    if let Some((datapath, slice)) = connections(&message.bytes) {
+        return Ok(vec![Note::Connections(datapath.to_string(), slice.to_vec())]);
+    }
     let bad = |line: &str| io::Error::new(io::ErrorKind::InvalidData, format!("malformed line \"{line}\""));
     let text = String::from_utf8(message.bytes).map_err(|e| bad(&e.to_string()))?;
     let mut fds = message.fds.into_iter();
@@ -239,6 +280,11 @@ mod tests {
             Note::Ready,
             Note::Flow("netdev@ovs-netdev".to_string(), Ufid(7 << 90), 5, Box::new(key)),
             Note::FlowsEnd,
+            Note::Session(SavedSession {
+                interface: "p1".to_string(),
+                protocol: "bfd".to_string(),
+                text: "{\"version\": 1}".to_string(),
+            }),
             Note::Warm,
             Note::Place("x".to_string(), QueuePlace { port: DpPort(1), queue: 2, place: 3 }),
             Note::Listener("punix:/x/y".to_string(), null()),
@@ -259,6 +305,17 @@ mod tests {
         }
         sending.join().unwrap();
         assert_eq!(shown(&received), sent);
+    }
+
+    #[test]
+    fn connections_pass_as_they_are() {
+        let (a, b) = Channel::pair().unwrap();
+        let slice: Vec<u8> = (0..CONNECTIONS_ROOM).map(|n| n as u8).collect();
+        send_connections(&a, "netdev@x", &slice, SOON).unwrap();
+        let notes = super::read(Channel::of(b).receive(SOON).unwrap().unwrap()).unwrap();
+        assert!(
+            matches!(&notes[..], [Note::Connections(name, bytes)] if name == "netdev@x" && *bytes == slice)
+        );
     }
 
     #[test]

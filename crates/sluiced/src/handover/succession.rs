@@ -3,6 +3,7 @@
 use super::notes::{self, Note};
 use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
 use crate::inherited::{Inherited, InheritedDatapath};
+use crate::link_protocols::SavedSession;
 use crate::reactor::Reactor;
 use crate::switch::Switch;
 use crate::turn::Turn;
@@ -35,6 +36,8 @@ pub(crate) struct Succession {
     inherited: Inherited,
     flows: Vec<(String, Ufid, u16, FlowKey)>,
     places: BTreeMap<String, Vec<QueuePlace>>,
+    /// Sessions of link protocols at the change.
+    sessions: Vec<SavedSession>,
 }
 
 impl Succession {
@@ -54,6 +57,7 @@ impl Succession {
             inherited: Inherited::default(),
             flows: Vec::new(),
             places: BTreeMap::new(),
+            sessions: Vec::new(),
         }))
     }
 
@@ -63,7 +67,7 @@ impl Succession {
     /// The other process gave up, or described something unknown.
     pub(crate) fn learn(&mut self) -> Result<()> {
         let until = Instant::now() + PREPARATION_MAX;
-        let mut ports: Vec<(String, u64, Vec<LentPort>)> = Vec::new();
+        let (mut ports, mut sessions) = (Vec::<(String, u64, Vec<LentPort>)>::new(), Vec::new());
         loop {
             let Some(notes) = self.receive(until.saturating_duration_since(Instant::now()))? else {
                 bail!("the process to succeed did not describe its switch");
@@ -75,11 +79,12 @@ impl Succession {
                         Some((_, _, ports)) => ports.push(port),
                         None => bail!("port {} came without a datapath", port.name),
                     },
+                    Note::Session(session) => sessions.push(session),
                     Note::State(bytes) => {
                         let all = ports.into_iter().map(|(name, hash_seed, ports)| {
                             (name, InheritedDatapath { hash_seed, inheritance: Inheritance::new(ports) })
                         });
-                        self.inherited = Inherited { datapaths: all.collect(), state_bytes: bytes };
+                        self.inherited = Inherited { datapaths: all.collect(), state_bytes: bytes, sessions };
                         return Ok(());
                     }
                     other => bail!("unexpected from the process to succeed: {other}"),
@@ -143,10 +148,12 @@ impl Succession {
                 switch.inherit_flows(std::mem::take(&mut self.flows));
                 self.tell(Note::Warm)?;
             }
+            Note::Connections(datapath, slice) => switch.inherit_connections(&datapath, &slice),
+            Note::Session(session) => self.sessions.push(session),
             Note::Place(datapath, place) => self.places.entry(datapath).or_default().push(place),
             Note::Listener(target, fd) => drop(reactor.lent.insert(target, fd)),
             Note::Change(bytes) => {
-                switch.take_over(bytes, &self.places)?;
+                switch.take_over(bytes, &self.places, std::mem::take(&mut self.sessions))?;
                 self.tell(Note::Forwarding)?;
                 self.stage = Stage::Forwarding;
             }

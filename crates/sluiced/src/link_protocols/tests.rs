@@ -1,6 +1,7 @@
 //! Sessions between two bridges joined by patch ports. No main loop runs in these tests: it may be as busy as it likes.
 
 mod cost;
+mod saved;
 
 use super::*;
 use crate::instances::{Instances, Settings};

@@ -1,10 +1,12 @@
 //! The thread itself.
 
+use super::saved::SavedSession;
 use super::{Configure, Report, Request, SessionName, Shared, Target};
 use dpif::{DpifOp, OpBatch, PmdId, Provider};
 use flow::OfPort;
 use l2proto::protocol::{
-    Environment, LearnedChange, LineLevel, LinkState, LogLine, Received, SessionId, Status, Transmission,
+    Environment, LearnedChange, LineLevel, LinkPort, LinkState, LogLine, Received, SessionId, Status,
+    Transmission,
 };
 use l2proto::{Engines, Protocol};
 use ofproto::backer::Backer;
@@ -115,6 +117,8 @@ pub(super) struct Runner {
     engines: Engines,
     around: Surroundings,
     due: Vec<(SessionId, Transmission)>,
+    /// Another process takes over: nothing is done.
+    is_held: bool,
 }
 
 impl Runner {
@@ -122,16 +126,18 @@ impl Runner {
         // Without random numbers, discriminators and jitter repeat after a restart.
         let random = sys::random::u64().unwrap_or_else(|_| sys::clock::machine_ns());
         let around = Surroundings { ports: HashMap::new(), new_rx_packets: 0, random };
-        Runner { shared, parker, engines: Engines::default(), around, due: Vec::new() }
+        Runner { shared, parker, engines: Engines::default(), around, due: Vec::new(), is_held: false }
     }
 
     /// Runs until it is to stop.
     pub(super) fn run(mut self) {
         while !self.shared.stop.load(Ordering::Acquire) {
-            self.take_packets();
+            if !self.is_held {
+                self.take_packets();
+            }
             self.take_requests();
             self.report_changed();
-            let more = self.tick();
+            let more = !self.is_held && self.tick();
             self.report_changed();
             if !more {
                 self.sleep();
@@ -141,7 +147,8 @@ impl Runner {
 
     fn sleep(&self) {
         let now_ms = sys::clock::monotonic_ms();
-        let wait_ms = self.engines.next_wakeup().map_or(SLEEP_MAX_MS, |at_ms| at_ms.saturating_sub(now_ms));
+        let wakeup_ms = self.engines.next_wakeup().filter(|_| !self.is_held);
+        let wait_ms = wakeup_ms.map_or(SLEEP_MAX_MS, |at_ms| at_ms.saturating_sub(now_ms));
         if wait_ms > 0 {
             self.parker.park_timeout(Duration::from_millis(wait_ms.min(SLEEP_MAX_MS)));
         }
@@ -174,7 +181,9 @@ impl Runner {
             let now_ms = sys::clock::monotonic_ms();
             // The requester may have given up.
             match request {
-                Request::Configure(configure) => self.configure(*configure, now_ms),
+                Request::Configure(all) => {
+                    all.into_iter().for_each(|configure| self.configure(configure, now_ms));
+                }
                 Request::Remove(name) => self.remove(name),
                 Request::Statistics => self.report_statistics(now_ms),
                 Request::Counters(counters) => {
@@ -191,14 +200,85 @@ impl Runner {
                     let _ = answer.try_send(reply);
                 }
                 Request::Pass(answer) => {
-                    self.take_packets();
-                    while self.tick() {}
-                    self.take_packets();
-                    self.report_changed();
+                    self.pass();
                     let _ = answer.try_send(());
+                }
+                Request::Hold(answer) => {
+                    self.pass();
+                    self.is_held = true;
+                    let _ = answer.try_send(());
+                }
+                Request::GoOn => self.is_held = false,
+                Request::Save(ports, answer) => {
+                    let _ = answer.try_send(self.saved(&ports, now_ms));
+                }
+                Request::Restore(texts, ago_ms, answer) => {
+                    let _ = answer.try_send(self.restore(texts, now_ms.saturating_sub(ago_ms)));
+                }
+                Request::Renew(renewals, ago_ms, answer) => {
+                    let _ = answer.try_send(self.renew(renewals, now_ms.saturating_sub(ago_ms), now_ms));
+                }
+                Request::ForgetRestored => {
+                    for protocol in Protocol::ALL {
+                        self.engines.get(*protocol).forget_restored();
+                    }
                 }
             }
         }
+    }
+
+    /// Does what is due.
+    fn pass(&mut self) {
+        if self.is_held {
+            return;
+        }
+        self.take_packets();
+        while self.tick() {}
+        self.take_packets();
+        self.report_changed();
+    }
+
+    fn saved(&mut self, ports: &BTreeMap<SessionName, LinkPort>, now_ms: u64) -> Vec<SavedSession> {
+        let of = |((interface, protocol), port): (&SessionName, &LinkPort)| {
+            let engine = self.engines.get(*protocol);
+            let id = engine.find(interface)?;
+            let state = engine.link_state(id, now_ms);
+            Some(SavedSession::new(*protocol, port, state, &engine.saved(id, now_ms)?))
+        };
+        ports.iter().filter_map(of).collect()
+    }
+
+    fn restore(&mut self, texts: Vec<(SessionName, String)>, then_ms: u64) -> Vec<(SessionName, String)> {
+        let refused = |(name, text): (SessionName, String)| {
+            let why = self.engines.get(name.1).restore(&name.0, &text, then_ms).err()?;
+            Some((name, why))
+        };
+        texts.into_iter().filter_map(refused).collect()
+    }
+
+    /// Has sessions begin anew, with later states. All of them end first: a tree has all of its ports at once.
+    fn renew(
+        &mut self,
+        renewals: Vec<(String, Configure)>,
+        then_ms: u64,
+        now_ms: u64,
+    ) -> Vec<(SessionName, String)> {
+        for (_, Configure { settings, port, .. }) in &renewals {
+            let (engine, protocol) = (self.engines.get(settings.protocol()), settings.protocol());
+            if let Some(id) = engine.find(&port.interface) {
+                engine.remove(id);
+                self.around.ports.remove(&(protocol, id));
+            }
+        }
+        for protocol in Protocol::ALL {
+            // Nobody is told of these ends.
+            while self.engines.get(*protocol).take_report().is_some() {}
+        }
+        let name = |configure: &Configure| (configure.port.interface.clone(), configure.settings.protocol());
+        let texts = renewals.iter().map(|(text, configure)| (name(configure), text.clone())).collect();
+        let refused = self.restore(texts, then_ms);
+        renewals.into_iter().for_each(|(_, configure)| self.configure(configure, now_ms));
+        refused
     }
 
     fn configure(&mut self, configure: Configure, now_ms: u64) {

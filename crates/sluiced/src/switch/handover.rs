@@ -5,11 +5,12 @@ use super::restore::learn;
 use crate::db::Db;
 use crate::inherited::LentDatapath;
 use crate::instances::Instance;
+use crate::link_protocols::{LinkProtocols, SavedSession};
 use crate::reactor::Reactor;
 use crate::state::Counted;
 use crate::stream::Listener;
 use anyhow::{Context as _, Result};
-use dpif::{DpifOp, OpResult, PmdId};
+use dpif::{CtExport, CtImported, DpifOp, OpResult, PmdId};
 use dpif_netdev::QueuePlace;
 use flow::{FlowKey, Ufid};
 use ofproto::backer::Backer;
@@ -42,6 +43,14 @@ pub(crate) enum Role {
     Succeeding,
     /// That has ended; the lock is awaited.
     Claiming,
+}
+
+/// Has link protocols begin with the sessions of another process, which runs: they do nothing until the change.
+pub(super) fn succeed_sessions(link_protocols: &mut LinkProtocols, sessions: &[SavedSession]) {
+    for why in link_protocols.restore(sessions.to_vec(), 0) {
+        log::warn!(target: "handover", "a link session begins anew: {why}");
+    }
+    link_protocols.hold_from_start();
 }
 
 /// Last counters of the process that this one succeeded.
@@ -92,6 +101,45 @@ impl Switch {
         self.instances.iter().map(|instance| instance.backer.clone()).collect()
     }
 
+    /// The states of all sessions of link protocols.
+    ///
+    /// # Errors
+    /// Their thread does not answer.
+    pub(crate) fn saved_sessions(&self) -> Result<Vec<SavedSession>, String> {
+        self.link_protocols.saved()
+    }
+
+    /// Stops the sessions of link protocols until [`Switch::receive_again`].
+    ///
+    /// # Errors
+    /// Their thread does not answer.
+    pub(crate) fn hold_sessions(&self) -> Result<(), String> {
+        self.link_protocols.hold().inspect_err(|_| self.link_protocols.go_on())
+    }
+
+    /// Begins the way of the connections of all datapaths to a successor.
+    pub(crate) fn exports(&self) -> Vec<(String, Box<dyn CtExport>)> {
+        let of = |i: &Instance| Some((i.name().to_string(), i.datapath.connections()?.export().ok()?));
+        self.instances.iter().filter_map(of).collect()
+    }
+
+    /// Takes connections of the other process.
+    pub(crate) fn inherit_connections(&self, datapath: &str, slice: &[u8]) {
+        let Ok(instance) = self.instances.named(Some(datapath)) else { return };
+        let Some(imported) = instance.datapath.connections().map(|connections| connections.import(slice))
+        else {
+            return;
+        };
+        let why = match imported {
+            Ok(CtImported { refused: 0, .. }) => return,
+            Ok(CtImported { refused, why, .. }) => {
+                format!("{refused} are refused: {}", why.unwrap_or_default())
+            }
+            Err(e) => e.to_string(),
+        };
+        log::warn!(target: "handover", "{datapath}: connections: {why}");
+    }
+
     /// Calls `f` with the name of the datapath, the name, thread and key of each flow that begins at a port.
     pub(crate) fn each_flow(&self, mut f: impl FnMut(&str, Ufid, u16, FlowKey)) {
         for instance in self.instances.iter() {
@@ -115,6 +163,7 @@ impl Switch {
 
     /// Receives again, since the successor failed: where it stopped, or if the other one `may_have_received`, by new queues.
     pub(crate) fn receive_again(&mut self, may_have_received: bool) {
+        self.link_protocols.go_on();
         for instance in self.instances.iter() {
             let Some(datapath) = &instance.userspace else { continue };
             let lost = if may_have_received { datapath.begin_anew() } else { Vec::new() };
@@ -197,7 +246,12 @@ impl Switch {
     ///
     /// # Errors
     /// The state cannot be read: nothing is received.
-    pub(crate) fn take_over(&mut self, bytes: u64, places: &BTreeMap<String, Vec<QueuePlace>>) -> Result<()> {
+    pub(crate) fn take_over(
+        &mut self,
+        bytes: u64,
+        places: &BTreeMap<String, Vec<QueuePlace>>,
+        sessions: Vec<SavedSession>,
+    ) -> Result<()> {
         let changes = self.state.take_changes(bytes).context("the state of the process to succeed")?;
         let now_ms = sys::clock::monotonic_ms();
         for (name, changes) in changes {
@@ -215,6 +269,11 @@ impl Switch {
                 datapath.begin(places.get(instance.name()).map_or(&[], Vec::as_slice));
             }
         }
+        for why in self.link_protocols.renew(sessions, 0) {
+            log::warn!(target: "handover", "a link session begins anew: {why}");
+        }
+        self.link_protocols.go_on();
+        self.link_protocols.end_restore(|bridge| self.instances.of_bridge(bridge));
         Ok(())
     }
 

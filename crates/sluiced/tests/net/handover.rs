@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Cmd, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, require_userspace, serving, spec, vsctl, wait_log};
+use crate::helpers::{LIMIT, appctl, require_userspace, serving, spec, vsctl, wait_log, wait_until};
 
 /// The process that succeeded a daemon, in its run directory. Dropped, it ends.
 struct Successor {
@@ -373,4 +373,120 @@ fn a_monitor_watches_the_successor_and_starts_it_anew_after_a_crash() {
     })
     .unwrap();
     drop((successor, anew));
+}
+
+/// Settings of sessions that a loaded machine keeps.
+const SESSIONS: &str = "lacp=active other_config:lacp-time=fast";
+const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=9";
+
+#[test]
+fn neighbours_see_no_change_of_bfd_and_lacp() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let (here, there) = (Netns::new("here").unwrap(), Netns::new("there").unwrap());
+    let links: Vec<_> = (0..2).map(|_| testkit::veth(&here, &there).unwrap()).collect();
+    let (ours, theirs) = (serving(&spec(&here)), serving(&spec(&there)));
+    for (daemon, netns, [bfd, lacp]) in
+        [(&ours, &here, [&links[0].0, &links[1].0]), (&theirs, &there, [&links[0].1, &links[1].1])]
+    {
+        netns.up(bfd).unwrap();
+        netns.up(lacp).unwrap();
+        vsctl(
+            daemon,
+            &format!(
+                "add-br br0 -- add-port br0 {bfd} -- add-port br0 {lacp} -- set Interface {bfd} {BFD} -- set Port {lacp} {SESSIONS}"
+            ),
+        );
+    }
+    let [bfd, lacp] = [&links[0].1, &links[1].1];
+    wait_until(&theirs, &format!("Interface {bfd} bfd_status:state=up bfd_status:remote_state=up"));
+    wait_until(&theirs, &format!("Interface {lacp} lacp_current=true"));
+    let seen = || {
+        let flaps = vsctl(&theirs, &format!("get Interface {bfd} bfd_status:flap_count bfd_status:state"));
+        let shown = appctl(&theirs, &format!("lacp/show {lacp}"));
+        let stats = appctl(&theirs, &format!("lacp/show-stats {lacp}"));
+        let told: Vec<&str> =
+            stats.lines().filter(|line| line.contains("Defaulted") || line.contains("Expired")).collect();
+        (flaps, shown.contains(": current attached\\n"), told.join(" "))
+    };
+    let before = seen();
+    assert!(before.1, "{}", appctl(&theirs, "lacp/show"));
+    let discriminator = |daemon: &Daemon, port: &str| {
+        let shown = appctl(daemon, &format!("bfd/show {port}"));
+        shown.lines().find(|line| line.contains("Local Discriminator")).unwrap_or_default().to_string()
+    };
+    let own = discriminator(&ours, &links[0].0);
+    let received = |daemon: &Daemon, port: &str| {
+        let stats = appctl(daemon, &format!("lacp/show-stats {port}"));
+        let line = stats.lines().find(|line| line.contains("RX PDUs")).unwrap_or_default().to_string();
+        line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let successor = hand_over(&ours, ours.pid());
+    // Longer than the detection time of BFD and the timeout of LACP: five messages of a second.
+    let until = received(&theirs, lacp) + 5;
+    wait_for(LIMIT, "five messages of LACP", || received(&theirs, lacp) >= until).unwrap();
+    assert_eq!(seen(), before);
+    assert_eq!(discriminator(&ours, &links[0].0), own);
+    wait_until(&ours, &format!("Interface {} bfd_status:state=up bfd_status:flap_count=1", links[0].0));
+    drop(successor);
+}
+
+#[test]
+fn tracked_connections_go_on_and_no_new_one_is_needed() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let net = Topology::new(2).unwrap();
+    let daemon = serving(&spec(&net.switch));
+    let [a, b] = net.ports()[..] else { panic!("two ports") };
+    vsctl(
+        &daemon,
+        &format!("add-br br0 -- set Bridge br0 fail_mode=secure -- add-port br0 {a} -- add-port br0 {b}"),
+    );
+    let rules = "priority=1,arp,actions=NORMAL
+        priority=9,ct_state=-trk,tcp,actions=ct(table=1,zone=7,nat)
+        table=1,priority=8,in_port=1,ct_state=+trk+new,tcp,actions=ct(commit,zone=7,nat(src=10.0.77.7),exec(set_field:0x5->ct_mark)),2
+        table=1,priority=9,ct_state=+trk+est,ct_mark=0x5,in_port=1,tcp,actions=2
+        table=1,priority=9,ct_state=+trk+est,ct_mark=0x5,in_port=2,tcp,actions=1
+        table=1,priority=1,actions=drop";
+    let file = daemon.rundir().join("rules");
+    std::fs::write(&file, rules).unwrap();
+    daemon.ovs("ovs-ofctl", &["add-flows", "br0", &file.to_string_lossy()]).unwrap();
+    net.hosts[1]
+        .netns
+        .ip(&format!("neigh add 10.0.77.7 lladdr {} dev {}", net.hosts[0].mac, net.hosts[1].dev))
+        .unwrap();
+    let to = (net.hosts[1].ipv4, PORT);
+    let listener =
+        net.hosts[1].netns.enter(|| std::net::TcpListener::bind(("0.0.0.0", PORT)).unwrap()).unwrap();
+    let mut client = net.hosts[0].netns.enter(|| std::net::TcpStream::connect(to).unwrap()).unwrap();
+    let (mut server, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip().to_string(), "10.0.77.7");
+    let mut exchange = |what: &[u8]| {
+        use std::io::{Read as _, Write as _};
+        for (from, into) in [(&mut client, &mut server)] {
+            from.write_all(what).unwrap();
+            let mut got = vec![0; what.len()];
+            into.read_exact(&mut got).unwrap();
+            assert_eq!(got, what);
+            into.write_all(what).unwrap();
+            from.read_exact(&mut got).unwrap();
+        }
+    };
+    exchange(b"before");
+    let entry = || {
+        let all = appctl(&daemon, "dpctl/dump-conntrack zone=7");
+        all.lines().find(|line| line.contains(&format!("dport={PORT}"))).unwrap_or_default().to_string()
+    };
+    let before = entry();
+    assert!(before.contains("mark=5") && before.contains("10.0.77.7"), "{before}");
+    // No rule commits a connection from now on.
+    daemon.ovs("ovs-ofctl", &["del-flows", "br0", "table=1,ct_state=+trk+new,tcp"]).unwrap();
+    let successor = hand_over(&daemon, daemon.pid());
+    for _ in 0..3 {
+        exchange(b"afterwards");
+    }
+    assert_eq!(entry(), before);
+    drop(successor);
 }

@@ -8,6 +8,7 @@
 mod tests;
 
 use super::super::bpdu::Vector;
+use crate::saved::fields;
 
 /// Seconds in which a message and its answer arrive, with the tick that has begun.
 const DOUBT_S: u16 = 2;
@@ -25,6 +26,8 @@ pub(super) struct Told {
     before: Vec<(Words, u16)>,
     doubt_while: u16,
 }
+
+fields!(Told, start: Told::default(); now, before, doubt_while; times:);
 
 impl Told {
     /// The port tells this from now on.
@@ -52,6 +55,13 @@ impl Told {
             *left_s -= 1;
             *left_s > 0
         });
+    }
+
+    /// Values of another process in their range.
+    pub(super) fn bound(&mut self) {
+        self.before.truncate(MAX);
+        self.before.iter_mut().for_each(|(_, left_s)| *left_s = (*left_s).clamp(1, DOUBT_S));
+        self.doubt_while = self.doubt_while.min(DOUBT_S);
     }
 
     /// Whether an agreement may be one with what the port told before.
