@@ -41,7 +41,7 @@ impl Rig {
         let flag = woken.clone();
         let wake = Arc::new(move || flag.store(true, Ordering::Relaxed));
         let mut instances = Instances::new(settings, wake);
-        let mut openflow = OpenFlow::new(dir.path(), NextHops::default);
+        let mut openflow = OpenFlow::new(dir.path(), NextHops::default, true);
         openflow.budgets = limits.budgets();
         for (n, name) in BRIDGES.into_iter().enumerate() {
             let id = BridgeId(n as u32 + 1);

@@ -178,6 +178,7 @@ const OTHERS: &[&str] = &[
     "ovsdb-server/compact",
     "revalidator/pause",
     "revalidator/resume",
+    "sluice/handover",
     "sluice/help",
     "sluice/status",
     "tnl/neigh/retrans_time",
