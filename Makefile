@@ -42,9 +42,14 @@ bench: ## measure against the stock switch, also with DPDK, and the Linux bridge
 install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX), with manual pages and completion
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluiced" "$(DESTDIR)$(PREFIX)/sbin/sluiced"
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluice" "$(DESTDIR)$(PREFIX)/bin/sluice"
+	$(INSTALL) -d "$(DESTDIR)$(PREFIX)/share/man/man1"
+	$(INSTALL) -m 644 docs/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1"
+	$(INSTALL) -D -m 644 docs/man/sluiced.8 "$(DESTDIR)$(PREFIX)/share/man/man8/sluiced.8"
 	$(INSTALL) -D -m 644 docs/man/sluiced.conf.db.5 "$(DESTDIR)$(PREFIX)/share/man/man5/sluiced.conf.db.5"
 	$(INSTALL) -D -m 644 docs/man/sluiced-commands.7 "$(DESTDIR)$(PREFIX)/share/man/man7/sluiced-commands.7"
 	$(INSTALL) -D -m 644 docs/completion/sluice.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sluice"
+	$(INSTALL) -D -m 644 docs/completion/_sluice "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sluice"
+	$(INSTALL) -D -m 644 docs/completion/sluice.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sluice.fish"
 
 clean: ## remove what cargo built
 	$(CARGO) clean

@@ -14,6 +14,7 @@ use super::memory_growth::{self, MemoryGrowth};
 use super::metrics::Metrics;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
+use super::service::Service;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
@@ -51,6 +52,7 @@ const EVENTS_NAME: &str = "sluiced";
 struct Daemon {
     /// The parts that commands act on.
     plane: ControlPlane,
+    service: Service,
     wakeups: Wakeups,
     memory: MemoryGrowth,
     metrics: Metrics,
@@ -178,6 +180,7 @@ impl Daemon {
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
+            service: Service::find(),
             wakeups: Wakeups::default(),
             memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
             metrics: Metrics::default(),
@@ -200,7 +203,8 @@ impl Daemon {
 
     /// The database is served here: identifies the system in it, and listens for commands of its server.
     fn own_database(&mut self, config: &DaemonConfig) {
-        self.plane.switch.own_database(system_id(&config.config_dir));
+        let system = machine::system(&config.system, &config.config_dir);
+        self.plane.switch.own_database(system_id(&config.config_dir), system);
         self.database_unixctl = database_unixctl(config, &mut self.plane.reactor);
     }
 
@@ -235,7 +239,10 @@ impl Daemon {
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
     /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
     fn end(self, exit: Exit, pid_file: Option<PidFile>) {
-        let Daemon { plane, mut unixctl, database_unixctl, waiting, metrics, _events: events, .. } = self;
+        let Daemon {
+            plane, mut unixctl, database_unixctl, waiting, metrics, service, _events: events, ..
+        } = self;
+        service.stopping();
         drop(metrics);
         let ControlPlane { mut db, switch, mut reactor, .. } = plane;
         unixctl.stop_listening();
@@ -260,11 +267,13 @@ impl Daemon {
             next = next.and(routing.run(reactor, switch.instances().dummy_ports()));
             switch.follow_routing(routing);
             next = next.and(db.run(reactor));
-            if switch.is_ready(db)
-                && let Some(detached) = detached.take()
-            {
-                detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+            if switch.is_ready(db) {
+                self.service.ready();
+                if let Some(detached) = detached.take() {
+                    detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+                }
             }
+            next = next.and(self.service.run(sys::clock::monotonic_ms()));
             self.plane.unixctl = self.unixctl.counts;
             self.metrics.run(&mut self.plane, &self.waker);
             next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn());
