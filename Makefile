@@ -7,7 +7,7 @@ DESTDIR ?=
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-long check check-long fuzz demo bench release install clean
+.PHONY: help setup setup-long setup-package check check-long fuzz demo bench release install deb rpm image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -50,6 +50,18 @@ install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFI
 	$(INSTALL) -D -m 644 docs/completion/sluice.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sluice"
 	$(INSTALL) -D -m 644 docs/completion/_sluice "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sluice"
 	$(INSTALL) -D -m 644 docs/completion/sluice.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sluice.fish"
+
+setup-package:
+	@scripts/setup.sh package
+
+deb: setup-package ## the Debian package, in packages of the target folder
+	$(CARGO) xtask package deb
+
+rpm: setup-package ## the RPM package, in packages of the target folder
+	$(CARGO) xtask package rpm
+
+image: setup-package ## an OCI image as a folder, in packages of the target folder
+	$(CARGO) xtask package image
 
 clean: ## remove what cargo built
 	$(CARGO) clean
