@@ -186,6 +186,18 @@ make_state() {
     ip link set int0 up
     ovs-ofctl add-flow br0 priority=50,udp,actions=drop
 }
+make_meter() {
+    ovs-ofctl -O OpenFlow13 add-meter br0 meter=7,pktps,bands=type=drop,rate=100000
+    ovs-ofctl -O OpenFlow13 add-flow br0 priority=60,icmp,actions=meter:7,normal
+}
+has_meter() {
+    ovs-ofctl -O OpenFlow13 dump-meters br0 | grep -q "meter=7 pktps"
+    ovs-ofctl -O OpenFlow13 dump-flows br0 | grep -q "priority=60,icmp actions=meter:7,NORMAL"
+}
+drop_meter() {
+    ovs-ofctl -O OpenFlow13 --strict del-flows br0 priority=60,icmp
+    ovs-ofctl -O OpenFlow13 del-meters br0
+}
 daemon() { cat /run/openvswitch/ovs-vswitchd.pid; }
 is_sluice() {
     [ "$(readlink /proc/$(daemon)/exe)" = /usr/sbin/sluiced ]
@@ -204,17 +216,17 @@ debs=/var/local/debs
 # Over a running Open vSwitch, and back.
 trial_with_ovs() {
     up "$suite" :
-    step "Open vSwitch has a bridge" "$state make_state; has_state; is_ovs"
-    step "install takes bridge, addresses and rules over" "$state install \$debs/sluice.deb; is_sluice ovs-vswitchd; has_state
+    step "Open vSwitch has a bridge" "$state make_state; make_meter; has_state; has_meter; is_ovs"
+    step "install takes bridge, addresses and rules over" "$state install \$debs/sluice.deb; is_sluice ovs-vswitchd; has_state; has_meter
         systemctl is-active ovs-vswitchd.service openvswitch-switch.service; ! systemctl is-active sluiced.service"
-    step "units and scripts of Open vSwitch run it" "$state systemctl reload openvswitch-switch; is_sluice ovs-vswitchd; has_state
-        systemctl restart openvswitch-switch; is_sluice ovs-vswitchd; has_state; /usr/share/openvswitch/scripts/ovs-ctl status"
+    step "units and scripts of Open vSwitch run it" "$state systemctl reload openvswitch-switch; is_sluice ovs-vswitchd; has_state; has_meter
+        systemctl restart openvswitch-switch; is_sluice ovs-vswitchd; has_state; has_meter; /usr/share/openvswitch/scripts/ovs-ctl status"
     step "upgrade" "$state before=\$(daemon); install \$debs/later.deb; is_sluice ovs-vswitchd; has_state; [ \$before != \$(daemon) ]"
     step "roll back" "$state install \$debs/sluice.deb; is_sluice ovs-vswitchd; has_state"
     step "alternatives choose the other, and this one again" "$state
-        update-alternatives --set ovs-vswitchd /usr/lib/openvswitch-switch/ovs-vswitchd; systemctl reload openvswitch-switch; is_ovs; has_state
-        update-alternatives --auto ovs-vswitchd; systemctl reload openvswitch-switch; is_sluice ovs-vswitchd; has_state"
-    step "remove gives all back" "$state apt-get -qq -y remove sluice; is_ovs; has_state; systemctl is-active ovs-vswitchd.service"
+        drop_meter; update-alternatives --set ovs-vswitchd /usr/lib/openvswitch-switch/ovs-vswitchd; systemctl reload openvswitch-switch; is_ovs; has_state
+        update-alternatives --auto ovs-vswitchd; systemctl reload openvswitch-switch; is_sluice ovs-vswitchd; has_state; make_meter"
+    step "remove gives all back" "$state apt-get -qq -y remove sluice; is_ovs; has_state; has_meter; systemctl is-active ovs-vswitchd.service"
     step "purge leaves the database" "$state apt-get -qq -y purge sluice; [ ! -e /etc/default/sluice ]; has_state
         [ -e /var/lib/openvswitch/conf.db ]; systemctl restart openvswitch-switch; is_ovs; [ \$(vsctl list-br) = br0 ]"
     down

@@ -56,6 +56,18 @@ fn scripts_are_shell() {
     }
 }
 
+/// Maintainer scripts cannot share a file: the functions of the exchange are in both.
+#[test]
+fn install_and_remove_exchange_the_daemon_alike() {
+    let functions = |name: &str| {
+        let text = read(&format!("packaging/deb/{name}"));
+        let (_, text) = text.split_once("# Rules of bridges").unwrap();
+        let (before, rest) = text.split_once("exchange_daemon() {\n").unwrap();
+        format!("{before}{}", rest.split_once("\n}\n").unwrap().0)
+    };
+    assert_eq!(functions("postinst"), functions("prerm"));
+}
+
 /// Values of a key of the unit.
 fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
     unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
