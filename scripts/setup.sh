@@ -4,6 +4,7 @@
 #   scripts/setup.sh check    what `make check` needs (the stock OVS tools among them: tests drive Sluice with them)
 #   scripts/setup.sh check-long   that, and what `make check-long` needs
 #   scripts/setup.sh bench    what `make bench` needs: the peers that it measures against
+#   scripts/setup.sh package  what `make deb`, `make rpm` and `make image` need
 #   scripts/setup.sh demo     what `make demo` needs (nothing of OVS)
 #
 # Packages are installed for their programs. While apt runs, a temporary policy-rc.d keeps them from starting
@@ -118,6 +119,7 @@ optional=()
 build=(clang libelf-dev zlib1g-dev libssl-dev pkg-config make)
 case $target in
 demo) packages=("${build[@]}" iproute2 iputils-ping iperf3 ethtool) ;;
+package) packages=("${build[@]}" dpkg-dev rpm) ;;
 bench)
     packages=("${build[@]}" openvswitch-switch openvswitch-common iperf3 iproute2 iputils-ping ethtool procps)
     # The daemon with DPDK is a separate program: /usr/sbin/ovs-vswitchd stays the stock one, which has the
@@ -138,11 +140,11 @@ check | check-long)
     optional+=(ovn-central ovn-host mold)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a separate Python environment.
-        packages+=(g++ python3-venv isc-dhcp-client prometheus chromium tshark pmacct)
+        packages+=(g++ python3-venv isc-dhcp-client prometheus chromium tshark pmacct dpkg-dev rpm mmdebstrap)
     fi
     ;;
 *)
-    say "usage: scripts/setup.sh check|check-long|demo|bench"
+    say "usage: scripts/setup.sh check|check-long|demo|bench|package"
     exit 2
     ;;
 esac

@@ -19,6 +19,9 @@ fn main() -> Result<(), String> {
     let object = PathBuf::from(variable("OUT_DIR")?).join("upcalls.bpf.o");
     let mut compile = Command::new(&clang);
     compile.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-c", SOURCE, "-o"]).arg(&object);
+    // Line information names no folder of the builder, so that two builds are equal.
+    compile.arg("-fdebug-compilation-dir=/usr/src/sluice");
+    compile.arg(format!("-ffile-prefix-map={}=/usr/include", variable("DEP_BPF_INCLUDE")?));
     // Headers of libbpf-sys; those of the C library in Debian's directory for each architecture.
     compile.arg(format!("-D__TARGET_ARCH_{arch}")).arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?));
     for triple in ["x86_64-linux-gnu", "aarch64-linux-gnu"] {

@@ -305,6 +305,11 @@ fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
     Err("at least one non-option argument is required (use --help for help)".into())
 }
 
+/// Text of `--help`.
+pub(crate) fn help(program: &str) -> String {
+    format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}")
+}
+
 fn run(program: &str, words: &[String], prefix: &str) -> u8 {
     let request = match parse(words, prefix) {
         Ok(request) => request,
@@ -315,7 +320,7 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
     };
     let (target, timeout_s, format, command, args) = match request {
         Request::Help => {
-            print(&format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}"));
+            print(&help(program));
             return 0;
         }
         Request::Version => {
@@ -333,7 +338,7 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
         }
     };
     if command == "dpctl/help" {
-        print(&format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}"));
+        print(&help(program));
         return 0;
     }
     let deadline = Deadline::after_s(timeout_s);

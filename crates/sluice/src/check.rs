@@ -33,6 +33,13 @@ pub(crate) struct Options {
     timeout: u32,
 }
 
+impl Options {
+    /// For a server or a file.
+    pub(crate) fn of(database: String) -> Options {
+        Options { database: Some(database), timeout: 10 }
+    }
+}
+
 /// Runs it; returns the exit code: 0 if all settings have their effect, also beside unknown keys, else 1.
 pub(crate) fn main(options: &Options) -> u8 {
     match run(options) {

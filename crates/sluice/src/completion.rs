@@ -34,7 +34,12 @@ _sluice() {
     found=(\"${(@f)$(sluice complete-words -- \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")
     compadd -a found
 }
-compdef _sluice sluice
+# As a file of fpath, the first call defines the function and is itself a completion.
+if [ \"$funcstack[1]\" = _sluice ]; then
+    _sluice \"$@\"
+else
+    compdef _sluice sluice
+fi
 ";
 const FISH: &str = "\
 complete -c sluice -f -a '(set -l before (commandline -opc); sluice complete-words -- $before[2..-1] (commandline -ct) 2>/dev/null)'
@@ -125,18 +130,13 @@ fn of_tool(tool: &str, before: &[String], current: &str, source: &dyn Source) ->
             [] => Vec::new(),
             _ => source.vsctl(&["list-br"]),
         },
-        "completion" => Shell::value_variants()
-            .iter()
-            .filter_map(|s| Some(s.to_possible_value()?.get_name().to_string()))
-            .collect(),
         _ => {
             let cli = Cli::command();
             let found = cli.get_subcommands().find(|c| c.get_name() == tool);
-            found
-                .into_iter()
-                .flat_map(|c| c.get_arguments())
-                .filter_map(|a| Some(format!("--{}", a.get_long()?)))
-                .collect()
+            let arguments = || found.into_iter().flat_map(|c| c.get_arguments());
+            let values = arguments().filter(|a| a.is_positional()).flat_map(|a| a.get_possible_values());
+            let options = arguments().filter_map(|a| Some(format!("--{}", a.get_long()?)));
+            values.map(|value| value.get_name().to_string()).chain(options).collect()
         }
     }
 }
@@ -254,6 +254,9 @@ mod tests {
         for (line, expected) in [
             ("st", "status"),
             ("completion ", "bash fish zsh"),
+            ("completion z", "zsh"),
+            ("ctl re", "record-hostname-if-not-set restart"),
+            ("ctl start --no-mo", "--no-monitor"),
             ("vsctl add-p", "add-port"),
             ("vsctl del-br ", "br-int br0"),
             ("vsctl -- del-port br0 p", "p1 p2"),

@@ -12,10 +12,13 @@
 mod appctl;
 mod check;
 mod completion;
+mod ctl;
 mod drop_feed;
 mod drops;
 pub mod fuzz;
 mod hint;
+#[cfg(test)]
+mod manual;
 mod ofctl;
 mod pki;
 mod remote;
@@ -78,6 +81,8 @@ enum Command {
     Restore(save::RestoreOptions),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
+    /// Start, stop and test the daemon without systemd; the words of ovs-ctl
+    Ctl(Box<ctl::Options>),
     /// Print the completion script of a shell: `source <(sluice completion bash)`
     Completion {
         /// The shell
@@ -147,6 +152,7 @@ pub fn main() -> ExitCode {
         Command::Drops(options) => drops::main(&options),
         Command::Save(options) => save::save_main(&options),
         Command::Restore(options) => save::restore_main(&options),
+        Command::Ctl(options) => ctl::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {
             remote::print(completion::script(shell));

@@ -55,6 +55,8 @@ pub struct DaemonConfig {
     pub lock_memory: bool,
     /// User to run as, with an optional group after a colon.
     pub user: Option<String>,
+    /// Type of this system and its version, in place of those of its files.
+    pub system: (Option<String>, Option<String>),
     /// Degree of dummy use.
     pub dummies: DummyMode,
     /// Simulated cores, by their NUMA nodes; empty for the machine's own.

@@ -15,6 +15,7 @@ use super::memory_growth::{self, MemoryGrowth};
 use super::metrics::Metrics;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
+use super::service::Service;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
@@ -53,6 +54,7 @@ const EVENTS_NAME: &str = "sluiced";
 struct Daemon {
     /// The parts that commands act on.
     plane: ControlPlane,
+    service: Service,
     wakeups: Wakeups,
     memory: MemoryGrowth,
     metrics: Metrics,
@@ -208,6 +210,7 @@ impl Daemon {
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
+            service: Service::find(),
             wakeups: Wakeups::default(),
             memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
             metrics: Metrics::default(),
@@ -233,7 +236,8 @@ impl Daemon {
 
     /// The database is served here: identifies the system in it, and listens for commands of its server.
     fn own_database(&mut self, config: &DaemonConfig) {
-        self.plane.switch.own_database(system_id(&config.config_dir));
+        let system = machine::system(&config.system, &config.config_dir);
+        self.plane.switch.own_database(system_id(&config.config_dir), system);
         self.database_unixctl = database_unixctl(config, &mut self.plane.reactor);
     }
 
@@ -278,8 +282,21 @@ impl Daemon {
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
     /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
     fn end(self, exit: Exit) {
-        let Daemon { plane, mut unixctl, database_unixctl, waiting, metrics, pid_file, leaving, .. } = self;
-        let events = self._events;
+        let Daemon {
+            plane,
+            mut unixctl,
+            database_unixctl,
+            waiting,
+            metrics,
+            service,
+            pid_file,
+            leaving,
+            _events: events,
+            ..
+        } = self;
+        if !exit.handed_over {
+            service.stopping();
+        }
         drop(metrics);
         let ControlPlane { mut db, switch, mut reactor, .. } = plane;
         unixctl.stop_listening();
@@ -310,6 +327,7 @@ impl Daemon {
         match leaving.run(&mut self.plane.switch, &mut self.plane.db) {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
+                self.service.succeeded_by(leaving.successor());
                 self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
                 Turn::DONE
             }
@@ -372,9 +390,14 @@ impl Daemon {
             next = next.and(db.run(reactor));
             let is_ready = switch.is_ready(db);
             self.succeed(config, succession)?;
-            if is_ready && let Some(detached) = detached.take() {
-                detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+            // A successor is not the service before it has the role.
+            if is_ready && succession.is_none() {
+                self.service.ready();
+                if let Some(detached) = detached.take() {
+                    detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
+                }
             }
+            next = next.and(self.service.run(sys::clock::monotonic_ms()));
             self.plane.unixctl = self.unixctl.counts;
             self.metrics.run(&mut self.plane, &self.waker);
             next = next

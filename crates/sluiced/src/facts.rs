@@ -113,8 +113,8 @@ impl FactKeeper {
 
     /// The database is embedded: from now on the daemon identifies and describes the system in it, as start scripts do
     /// for other servers.
-    pub(crate) fn own_database(&mut self, system_id: Option<String>) {
-        let (system_type, system_version) = system();
+    pub(crate) fn own_database(&mut self, system_id: Option<String>, system: (String, String)) {
+        let (system_type, system_version) = system;
         self.embedded = system_id.is_some();
         self.system_id = system_id;
         let own = |text: String| self.embedded.then_some(text);
@@ -601,14 +601,4 @@ fn translated_counters(c: &PortCounters) -> Counters {
         ("tx_bytes", tx_bytes),
     ];
     rows.map(|(k, v)| (k.to_string(), signed(v))).into()
-}
-
-/// Name and version of the system, as written by start scripts (os-release(5)).
-fn system() -> (String, String) {
-    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let value = |key: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
-        line.map_or("unknown".to_string(), |v| v.trim_matches('"').to_string())
-    };
-    (value("ID"), value("VERSION_ID"))
 }

@@ -42,6 +42,7 @@ mod openflow;
 mod places;
 pub mod reactor;
 pub mod routing;
+mod service;
 pub mod slowpath;
 mod state;
 mod status;

@@ -24,6 +24,21 @@ pub(super) fn log_processors(simulated: &[u16]) {
     log::info!(target: "ovs_numa", "Discovered {} NUMA nodes and {cpus} CPU cores", nodes.len());
 }
 
+/// Type and version of this system: as given; else of `system-type.conf` and `system-version.conf`, which ovs-ctl(8) reads;
+/// else of os-release(5).
+pub(super) fn system(given: &(Option<String>, Option<String>), config_dir: &Path) -> (String, String) {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |given: &Option<String>, file: &str, key: &str| {
+        let of_file = || Some(std::fs::read_to_string(config_dir.join(file)).ok()?.trim().to_string());
+        let of_release = || {
+            let line = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='))?;
+            Some(line.trim_matches('"').to_string())
+        };
+        given.clone().or_else(of_file).or_else(of_release).unwrap_or("unknown".to_string())
+    };
+    (value(&given.0, "system-type.conf", "ID"), value(&given.1, "system-version.conf", "VERSION_ID"))
+}
+
 /// The column.
 pub(super) fn statistics(run_dir: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::from([("cpu".to_string(), sys::machine::processors().to_string())]);

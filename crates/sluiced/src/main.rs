@@ -1,6 +1,9 @@
 //! `sluiced`, the switch daemon: parses its command line, as `ovs-vswitchd`, and runs the daemon.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod manual;
+
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
 use dpif::DummyMode;
@@ -65,6 +68,12 @@ struct Options {
     /// Become USER, and of GROUP, keeping the powers over network devices: run, log and database directories must be theirs
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
+    /// Record this type of system in the own database (default: system-type.conf, else ID of /etc/os-release)
+    #[arg(long, value_name = "TYPE")]
+    system_type: Option<String>,
+    /// Record this version of the system (default: system-version.conf, else VERSION_ID of /etc/os-release)
+    #[arg(long, value_name = "VERSION")]
+    system_version: Option<String>,
     /// Do without the kernel datapath: the userspace datapath serves bridges of type system
     #[arg(long)]
     disable_system: bool,
@@ -212,6 +221,7 @@ fn config(options: Options, started_as: &str, program: Program) -> DaemonConfig 
         syslog_target: options.syslog_target,
         lock_memory: options.mlockall,
         user: options.user,
+        system: (options.system_type, options.system_version),
         dummies: options.enable_dummy.unwrap_or_default(),
         dummy_numa: options.dummy_numa,
         kernel: !options.disable_system,

@@ -172,9 +172,9 @@ impl Switch {
         })
     }
 
-    /// The database is embedded, of the system with this identity.
-    pub fn own_database(&mut self, system_id: Option<String>) {
-        self.facts.own_database(system_id);
+    /// The database is embedded, of the system with this identity, type and version.
+    pub fn own_database(&mut self, system_id: Option<String>, system: (String, String)) {
+        self.facts.own_database(system_id, system);
     }
 
     /// The running datapaths.

@@ -38,6 +38,11 @@ pub use poller::Poller;
 pub use waker::Waker;
 pub use watch::WatchSet;
 
+/// Whether this process may create files in a folder.
+pub fn is_writable(folder: &std::path::Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
 /// An error's text without the numbers that `std` appends to the system's texts, as C programs print it. Contexts stay.
 pub fn os_text(error: &(impl std::fmt::Display + ?Sized)) -> String {
     const NUMBER: &str = " (os error ";

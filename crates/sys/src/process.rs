@@ -1,4 +1,12 @@
-//! Other processes, from proc(5).
+//! Other processes, from proc(5) and by pidfd_open(2).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// `PF_EXITING` of the kernel's process flags: the process is exiting, and the kernel closes its files.
 const PF_EXITING: u64 = 0x4;
@@ -45,4 +53,73 @@ fn is_killed(pid: u32) -> bool {
         u64::from_str_radix(mask.trim(), 16).ok()
     };
     status.lines().filter_map(pending).any(|mask| mask & KILLED != 0)
+}
+
+/// A process that stays the same one: its number is not given to another while this handle exists.
+#[derive(Debug)]
+pub struct Handle {
+    fd: OwnedFd,
+}
+
+impl Handle {
+    /// Opens a process of this machine.
+    ///
+    /// # Errors
+    /// No such process, or no right to see it.
+    pub fn open(pid: u32) -> io::Result<Handle> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = raw.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(Handle { fd: pidfd_open(pid, PidfdFlags::empty())? })
+    }
+
+    /// Requests its end (SIGTERM), or ends it at once (SIGKILL).
+    ///
+    /// # Errors
+    /// It is gone, or belongs to another user.
+    pub fn end(&self, at_once: bool) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.fd, if at_once { Signal::KILL } else { Signal::TERM })?)
+    }
+
+    /// Waits for its end, `limit` at most; whether it has ended.
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout =
+                Timespec::try_from(left).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+            match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
+                Err(Errno::INTR) => {}
+                found => return Ok(found? > 0),
+            }
+        }
+    }
+}
+
+/// Name of the program file of a process, also if it was replaced meanwhile; `None` for a kernel thread, or without the
+/// right to see it.
+pub fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let name = path.file_name()?.to_str()?;
+    Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_handle_sees_the_end_of_its_process_and_causes_it() {
+        for at_once in [false, true] {
+            let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+            let handle = Handle::open(child.id()).unwrap();
+            assert_eq!(program(child.id()).as_deref().map(|name| name.is_empty()), Some(false));
+            assert!(!handle.wait(Duration::ZERO).unwrap());
+            handle.end(at_once).unwrap();
+            assert!(handle.wait(Duration::from_secs(60)).unwrap());
+            child.wait().unwrap();
+            assert!(handle.end(at_once).is_err());
+        }
+        assert!(Handle::open(u32::MAX).is_err() && program(u32::MAX).is_none());
+    }
 }

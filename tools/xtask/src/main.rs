@@ -10,6 +10,7 @@ mod fuzz;
 mod guest;
 mod jobs;
 mod osken;
+mod package;
 mod programs;
 #[cfg(test)]
 mod setup_tests;
@@ -31,10 +32,11 @@ const USAGE: &str = "\
 usage: cargo xtask check [--fast] [STAGE…]   all stages, or those named; --fast leaves tests and guest out
        cargo xtask check-long [STAGE…]       all long stages, or those named
        cargo xtask fuzz [TARGET] [SECONDS|FILE]   look for inputs that break a parser, or run one
+       cargo xtask package deb|rpm|image…    release builds and packages, in `packages` of the target folder
        cargo xtask guest [OPTION…] -- COMMAND…    a command in a virtual machine with the kernel datapath
 options of guest: --cpus N --memory MB --kernel PACKAGE|VERSION --write DIR --timeout SECONDS --accel kvm|tcg --verbose
 stages: direction tidy supply format clippy tests guest
-long stages: long-tests guest-long simulation fuzz contention osken ovn";
+long stages: long-tests guest-long simulation fuzz contention osken ovn packages";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Task::Stages(stages) => Ok(u8::from(!stages::run(&root, stages))),
         Task::Fuzz(order) => fuzz::run(&root, order).map(|good| u8::from(!good)),
         Task::Guest(order) => guest::run(&root, order),
+        Task::Package(kinds) => package::run(&root, kinds).map(|()| 0),
     };
     match (root().and_then(run), &task) {
         (Ok(status), _) => ExitCode::from(status),
@@ -69,6 +72,7 @@ enum Task {
     Stages(Vec<Stage>),
     Fuzz(fuzz::Options),
     Guest(guest::Options),
+    Package(Vec<package::Kind>),
 }
 
 fn parse(args: &[String]) -> Result<Task, String> {
@@ -84,6 +88,7 @@ fn parse(args: &[String]) -> Result<Task, String> {
             return Ok(Task::Stages(if named.is_empty() { Stage::LONG.to_vec() } else { named }));
         }
         Some("fuzz") => return Ok(Task::Fuzz(fuzz::parse(&args[1..])?)),
+        Some("package") => return Ok(Task::Package(package::parse(&args[1..])?)),
         Some("guest") => return Ok(Task::Guest(guest::parse(&args[1..])?)),
         Some(word) => return Err(format!("unknown command `{word}`")),
         None => return Err("a command is missing".to_owned()),

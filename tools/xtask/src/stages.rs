@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 use crate::jobs::Job;
 use crate::workspace::{Workspace, cargo, target};
-use crate::{circles, direction, fuzz, guest, osken, supply, test_programs, tidy};
+use crate::{circles, direction, fuzz, guest, osken, package, supply, test_programs, tidy};
 
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(crate) enum Stage {
     Osken,
     /// Probes of OVN, on Sluice and on Debian's switch.
     Ovn,
+    /// Packages: equal builds; installed and removed in fresh systems.
+    Packages,
 }
 
 impl Stage {
@@ -72,6 +74,7 @@ impl Stage {
         Stage::Contention,
         Stage::Osken,
         Stage::Ovn,
+        Stage::Packages,
     ];
 
     /// Its name on the command line.
@@ -91,6 +94,7 @@ impl Stage {
             Stage::Contention => "contention",
             Stage::Osken => "osken",
             Stage::Ovn => "ovn",
+            Stage::Packages => "packages",
         }
     }
 
@@ -104,7 +108,8 @@ impl Stage {
             | Stage::Guest
             | Stage::GuestLong
             | Stage::Fuzz
-            | Stage::Osken => &[],
+            | Stage::Osken
+            | Stage::Packages => &[],
             Stage::Format => &["fmt", "--all", "--check"],
             Stage::Clippy => &[
                 "clippy",
@@ -201,6 +206,13 @@ impl Stage {
                 Some(reason) => skip(skips, "osken", reason),
                 None => osken::run(root),
             },
+            Stage::Packages => match package::check::lacks() {
+                Some(reason) => skip(skips, "packages", &reason),
+                None => {
+                    let (good, mut trials) = package::check::run(root)?;
+                    Ok(run_and_collect(&mut trials, skips)? && good)
+                }
+            },
             Stage::Format
             | Stage::Clippy
             | Stage::LongTests
@@ -255,7 +267,7 @@ fn run_and_collect(command: &mut Command, skips: &mut Vec<String>) -> Result<boo
         scope.spawn(|| err.map(|from| forward(from, std::io::stderr(), &heard)));
     });
     skips.append(&mut heard.into_inner().unwrap_or_default());
-    Ok(child.wait().context("cannot wait for cargo")?.success())
+    Ok(child.wait().context("cannot wait for the program")?.success())
 }
 
 /// Forwards the output `from`, and collects lines that begin with `SKIP:`.

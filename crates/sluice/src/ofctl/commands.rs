@@ -147,7 +147,7 @@ fn help_command(_: &Options, _: &[String]) -> Result<String> {
 }
 
 /// The text of `--help`.
-pub(super) fn help(program: &str) -> String {
+pub(crate) fn help(program: &str) -> String {
     let mut text = format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\nCommands:\n");
     for command in COMMANDS {
         let head = format!("{} {}", command.name, command.usage);

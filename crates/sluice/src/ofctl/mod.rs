@@ -44,6 +44,8 @@ use commands::{COMMANDS, Command, How};
 use connection::{Connection, Names, TableNames, entries};
 use options::{Options, Request, parse};
 
+#[cfg(test)]
+pub(crate) use commands::help;
 pub(crate) use options::OPTIONS;
 
 /// Exit code of `diff-flows` for sources that differ.

@@ -32,6 +32,8 @@ use ovsdb::value::Uuid;
 
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
 pub(crate) use commands::COMMANDS;
+#[cfg(test)]
+pub(crate) use commands::help;
 use context::{Context, Output};
 pub(crate) use options::GLOBAL_OPTIONS;
 use options::{Invocation, Options, Request};

@@ -66,6 +66,8 @@ impl Leaving {
         let file = program.unwrap_or(&own.file);
         let mut command = Program { file: file.to_owned(), ..own.clone() }.command();
         command.stdin(Stdio::from(other)).env(SUCCEEDS, std::process::id().to_string());
+        // The watchdog of the service manager watches the successor next.
+        command.env_remove("WATCHDOG_PID");
         let child = command.spawn().map_err(|e| format!("{}: cannot be started: {e}", file.display()))?;
         // The other end is now the child's alone.
         drop(command);
@@ -96,6 +98,11 @@ impl Leaving {
         let described = described.and_then(|()| sender.flush());
         described.map_err(|e| format!("the new process takes no description: {e}"))?;
         Ok(leaving)
+    }
+
+    /// Process id of the successor.
+    pub(crate) fn successor(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its channel.

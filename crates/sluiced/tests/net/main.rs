@@ -22,6 +22,7 @@ mod ct_oracle;
 mod ct_restart;
 mod ct_traffic;
 mod ct_zones;
+mod ctl;
 mod daemon;
 mod database;
 mod dscp;
