@@ -132,10 +132,11 @@ impl PmdThread {
                 self.core.flush_output(&mut self.io);
                 drops::report(&mut self.core);
                 self.remember(now_us);
-                self.rx.settle();
+                self.rx.settle(now_us);
                 self.next_tick_us = now_us + 1_000_000;
             }
             self.wakeups.review(now_us);
+            self.rx.review(now_us);
             self.cycles.charge(worked);
             if worked {
                 self.last_work_us = now_us;

@@ -33,7 +33,7 @@ pub use afxdp::AfxdpInfo;
 pub use dpif::{AfxdpPort, PcapPort, XdpMode};
 pub use dummy::Dummy;
 pub use open::{OpenNote, OpenedPort, open};
-pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+pub use port::{Port, RxCounters, RxMode, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{
     ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,
 };

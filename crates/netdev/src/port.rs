@@ -25,6 +25,28 @@ pub trait RxQueue: Send {
 
     /// Losses so far.
     fn counters(&self) -> RxCounters;
+
+    /// Its use of memory and descriptors now.
+    fn mode(&self) -> RxMode {
+        RxMode::Idle
+    }
+
+    /// Adapts memory to the frames since the last review; about ten times a second, or once a second without frames.
+    /// `now_us`: of any clock that only moves forwards. May begin a change ([`RxMode::Changing`]), but exchanges no
+    /// descriptor itself.
+    fn review(&mut self, _now_us: u64) {}
+}
+
+/// State of a receive queue that adapts to its traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RxMode {
+    /// Needs no review while it has no frames.
+    Idle,
+    /// Has memory to give back: needs reviews also without frames.
+    Fast,
+    /// [`RxQueue::recv`] exchanges its descriptor ([`RxQueue::fd`]). Frames may wait although that is not readable, so
+    /// call `recv` at least each millisecond.
+    Changing,
 }
 
 /// Frames going out.

@@ -30,6 +30,7 @@ mod events;
 mod external_db;
 mod guide;
 mod helpers;
+mod idle_ports;
 mod kernel;
 mod kernel_cost;
 mod kernel_ct;
