@@ -76,8 +76,9 @@ impl Ports {
         if self.ports.len() <= at {
             self.ports.resize_with(at + 1, || None);
         }
-        self.ports[at]
-            .get_or_insert_with(|| Box::new(Port { tx: PacketBatch::new(), stats: PortStats::default() }));
+        self.ports[at].get_or_insert_with(|| {
+            Box::new(Port { tx: PacketBatch::default(), stats: PortStats::default() })
+        });
         Ok(())
     }
 

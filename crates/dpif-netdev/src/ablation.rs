@@ -172,7 +172,12 @@ impl Ablation {
     /// Options of a `system` port.
     pub(crate) fn system(&self, options: SystemOptions) -> SystemOptions {
         SystemOptions {
-            rx_method: if self.has(Optimisation::Ring) { RxMethod::Ring } else { RxMethod::Recvmmsg },
+            rx_method: match (self.has(Optimisation::Ring), self.has(Optimisation::Threads)) {
+                (true, true) => RxMethod::Grow,
+                // The main loop does not review queues.
+                (true, false) => RxMethod::Ring,
+                (false, _) => RxMethod::Recvmmsg,
+            },
             sendmmsg: self.has(Optimisation::Sendmmsg),
             tx_offload: self.has(Optimisation::Offload),
             ..options
@@ -197,7 +202,7 @@ mod tests {
                 core.template,
                 core.tuning.group,
                 port.sendmmsg,
-                port.rx_method == RxMethod::Ring,
+                port.rx_method != RxMethod::Recvmmsg,
                 port.tx_offload,
                 ablation.has(Optimisation::Threads),
             ]

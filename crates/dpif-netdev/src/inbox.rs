@@ -111,6 +111,8 @@ pub(crate) enum Control {
     Give(Handover, SyncSender<()>),
     /// Lend the receive queues to another process.
     Lend(SyncSender<Vec<LentRx>>),
+    /// Take the lent receive queues back.
+    TakeBack(SyncSender<()>),
     /// Give all receive queues back at once.
     Suspend(SyncSender<Vec<Rx>>),
     /// Change settings.

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn an_inherited_port_is_opened_once_by_its_queues_and_others_after_the_change() {
         let fd = std::fs::File::open("/dev/null").unwrap().into();
-        let queues = vec![LentQueue { kind: LentKind::Tap, fd }];
+        let queues = vec![LentQueue { kind: LentKind::Tap, fds: vec![fd] }];
         let port = |name: &str, type_name: &str, n, queues| LentPort {
             name: name.to_string(),
             type_name: type_name.to_string(),

@@ -255,7 +255,7 @@ impl Datapath for UserspaceDatapath {
             users: 1,
             queues: queues.len() as u16,
             affinity: Default::default(),
-            retired: PortStats::default(),
+            retired: None,
             policer,
             egress,
         };

@@ -20,7 +20,7 @@ use super::naps::Naps;
 use super::offload::CoreOffload;
 use super::perf::{Now, Perf};
 use super::plan::QueueId;
-use super::queues::{RxSet, counted};
+use super::queues::{Rx, RxSet, counted};
 use super::slices::{PortRemoval, Slices};
 use super::upcall_queues::PortQueues;
 use super::wakeups::Wakeups;
@@ -132,10 +132,11 @@ impl PmdThread {
                 self.core.flush_output(&mut self.io);
                 drops::report(&mut self.core);
                 self.remember(now_us);
-                self.rx.settle();
+                self.rx.settle(now_us);
                 self.next_tick_us = now_us + 1_000_000;
             }
             self.wakeups.review(now_us);
+            self.rx.review(now_us);
             self.cycles.charge(worked);
             if worked {
                 self.last_work_us = now_us;
@@ -314,7 +315,11 @@ impl PmdThread {
                 Control::Take(ids, reply) => self.take(&ids, reply),
                 Control::Give(handover, done) => self.slices.give(handover, done),
                 Control::Lend(reply) => {
-                    let _ = reply.send(self.rx.iter().map(|rx| (rx.id(), rx.lend())).collect());
+                    let _ = reply.send(self.rx.iter_mut().map(|rx| (rx.id(), rx.lend())).collect());
+                }
+                Control::TakeBack(done) => {
+                    self.rx.iter_mut().for_each(Rx::take_back);
+                    let _ = done.send(());
                 }
                 Control::Suspend(reply) => {
                     let _ = reply.send(self.rx.remove(|_| true));

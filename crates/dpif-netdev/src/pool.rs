@@ -139,7 +139,7 @@ impl PmdPool {
 
     /// Counters of a port over all threads and the main core.
     pub(super) fn port_stats(&self, s: &State, port: DpPort) -> Option<PortStats> {
-        let mut sum = s.ports.get(port)?.retired;
+        let mut sum = s.ports.get(port)?.retired();
         sum.add(&self.cores.main.port_stats(port));
         let threads = s.running.values().map(|r| &r.thread);
         let counted = self.cores.ask(threads, |reply| Control::PortStats(port, reply));
@@ -149,7 +149,7 @@ impl PmdPool {
 
     /// Counters of all ports over all threads and the main core, with one request per thread.
     pub(super) fn all_port_stats(&self, s: &State) -> BTreeMap<DpPort, PortStats> {
-        let mut all: BTreeMap<_, _> = s.ports.iter().map(|p| (p.info.number, p.retired)).collect();
+        let mut all: BTreeMap<_, _> = s.ports.iter().map(|p| (p.info.number, p.retired())).collect();
         let threads = s.running.values().map(|r| &r.thread);
         let counted = self.cores.ask(threads, Control::AllPortStats).into_iter().flatten();
         for (port, stats) in counted.chain(self.cores.main.all_port_stats()) {
@@ -282,7 +282,7 @@ impl PmdPool {
         s.ended.add(&final_stats.stats);
         for (port, stats) in &final_stats.ports {
             if let Some(open) = s.ports.get_mut(*port) {
-                open.retired.add(stats);
+                open.retired.get_or_insert_default().add(stats);
             }
         }
         self.bulk.close_all(final_stats.parts, Vec::new());
@@ -297,7 +297,8 @@ impl PmdPool {
         let mut taken = placement.take_port(&fleet, port);
         taken.extend(self.cores.main.take(port));
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
-        taken.iter().for_each(|rx| rx.add_losses(&mut open.retired));
+        let retired = open.retired.get_or_insert_default();
+        taken.iter().for_each(|rx| rx.add_losses(retired));
         open.queues = 0;
         // Close the old ones first: the socket group does not accept more.
         drop(taken);

@@ -33,8 +33,8 @@ pub(crate) struct OpenPort {
     pub(crate) queues: u16,
     /// Pinned ones among them.
     pub(crate) affinity: RxqAffinity,
-    /// Counters of ended threads and closed queues.
-    pub(crate) retired: PortStats,
+    /// Counters of ended threads and closed queues, if any.
+    pub(crate) retired: Option<Box<PortStats>>,
     /// Its limits, shared by its receive queues.
     pub(crate) policer: Arc<PortPolicer>,
     /// Stage of packets that it sends, shared by all threads that send to it.
@@ -42,6 +42,11 @@ pub(crate) struct OpenPort {
 }
 
 impl OpenPort {
+    /// Counters of ended threads and closed queues.
+    pub(crate) fn retired(&self) -> PortStats {
+        self.retired.as_deref().copied().unwrap_or_default()
+    }
+
     /// Lets the device of a tap end with its last descriptor. Until then it outlives the process.
     pub(crate) fn end_device(&self) {
         if let Err(e) = self.device.persist(false) {

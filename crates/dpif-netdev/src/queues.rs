@@ -5,6 +5,9 @@
 //! the thread's cost between two packets does not grow with the number of its ports. A cold queue with frames
 //! becomes hot at once; a hot one without frames for a second becomes cold. With few queues all stay hot: a watched
 //! queue adds a cost per frame for its sender.
+//!
+//! Queues that adapt to their traffic ([`netdev::RxMode`]) are reviewed: hot ones ten times a second, cold ones with memory to
+//! give back once a second. One that changes is hot.
 
 use super::inheritance::QueuePlace;
 use super::plan::QueueId;
@@ -13,8 +16,7 @@ use super::policing::PortPolicer;
 use datapath::Pmd;
 use dpif::PortStats;
 use flow::DpPort;
-use netdev::Lending;
-use netdev::RxQueue;
+use netdev::{Lending, RxMode, RxQueue};
 use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;
 use std::io;
@@ -28,6 +30,10 @@ use sys::poll::PollSet;
 const ERRORS_MAX: u32 = 3;
 /// Maximum number of queues that are all hot.
 const FEW: usize = 8;
+/// Time between two reviews.
+const REVIEW_US: u64 = 100_000;
+/// Maximum time between two looks at a queue that changes.
+const CHANGING_LOOK: Duration = Duration::from_millis(1);
 
 /// A receive queue and its state.
 pub(crate) struct Rx {
@@ -100,8 +106,13 @@ impl Rx {
     }
 
     /// Lends the queue to another process.
-    pub(super) fn lend(&self) -> io::Result<Lending> {
+    pub(super) fn lend(&mut self) -> io::Result<Lending> {
         self.queue.lend()
+    }
+
+    /// The other process has given up.
+    pub(super) fn take_back(&mut self) {
+        self.queue.take_back();
     }
 
     /// Where it stopped.
@@ -141,6 +152,11 @@ pub(super) struct RxSet {
     hot: Vec<usize>,
     /// The cold queues by index; allocated with the first one.
     cold: Option<WatchSet>,
+    /// Indices of cold queues with memory to give back; of others too.
+    fast: Vec<usize>,
+    /// Indices of hot queues that change; of others too.
+    changing: Vec<usize>,
+    next_review_us: u64,
 }
 
 impl RxSet {
@@ -154,6 +170,18 @@ impl RxSet {
         });
         self.places[place] = rx;
         self.hot.push(place);
+        // It may come from another thread in the middle of a change.
+        self.note_change(place);
+    }
+
+    fn note_change(&mut self, place: usize) {
+        if self.is_in(place, RxMode::Changing) && !self.changing.contains(&place) {
+            self.changing.push(place);
+        }
+    }
+
+    fn is_in(&self, place: usize, mode: RxMode) -> bool {
+        self.places.get(place).and_then(Option::as_ref).is_some_and(|rx| rx.queue.mode() == mode)
     }
 
     /// Takes out the queues selected by `gone`, in index order.
@@ -198,6 +226,12 @@ impl RxSet {
 
     /// Asks the kernel for readable queues; waits for one, for `waker` or for the timeout.
     pub(super) fn look(&mut self, timeout: Option<Duration>, waker: Option<&sys::Waker>) {
+        let timeout = if self.changing.is_empty() {
+            timeout
+        } else {
+            self.look_at_changing();
+            Some(timeout.map_or(CHANGING_LOOK, |timeout| timeout.min(CHANGING_LOOK)))
+        };
         let mut set = PollSet::new();
         let mut asked = Vec::with_capacity(self.hot.len());
         for place in &self.hot {
@@ -226,6 +260,61 @@ impl RxSet {
         }
     }
 
+    /// Lets queues that change be polled, whatever their descriptors say.
+    #[cold]
+    fn look_at_changing(&mut self) {
+        let mut changing = std::mem::take(&mut self.changing);
+        changing.retain(|place| {
+            let still = self.is_in(*place, RxMode::Changing);
+            if still && let Some(rx) = &mut self.places[*place] {
+                rx.ready = true;
+            }
+            still
+        });
+        self.changing = changing;
+    }
+
+    /// Reviews hot queues, if it is time.
+    #[inline]
+    pub(super) fn review(&mut self, now_us: u64) {
+        if now_us >= self.next_review_us {
+            self.next_review_us = now_us + REVIEW_US;
+            self.review_hot(now_us);
+        }
+    }
+
+    fn review_hot(&mut self, now_us: u64) {
+        for n in 0..self.hot.len() {
+            let place = self.hot[n];
+            if let Some(rx) = &mut self.places[place] {
+                rx.queue.review(now_us);
+                self.note_change(place);
+            }
+        }
+    }
+
+    /// Reviews cold queues with memory to give back. One that begins to do so becomes hot.
+    fn review_cold(&mut self, now_us: u64) {
+        let mut fast = std::mem::take(&mut self.fast);
+        fast.retain(|place| {
+            let Some(rx) = self.places.get_mut(*place).and_then(Option::as_mut).filter(|rx| rx.cold) else {
+                return false;
+            };
+            rx.queue.review(now_us);
+            match (rx.queue.mode(), &mut self.cold) {
+                (RxMode::Changing, Some(cold)) => {
+                    cold.remove(rx.queue.fd());
+                    (rx.cold, rx.ready, rx.active) = (false, true, true);
+                    self.hot.push(*place);
+                    self.changing.push(*place);
+                    false
+                }
+                (mode, _) => mode == RxMode::Fast,
+            }
+        });
+        self.fast = fast;
+    }
+
     /// Makes readable cold queues hot.
     fn warm(&mut self) {
         let Some(cold) = &mut self.cold else { return };
@@ -240,14 +329,19 @@ impl RxSet {
     }
 
     /// Once a second: hot queues without frames become cold, and failed ones are tried again.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, now_us: u64) {
+        self.review_cold(now_us);
         let few = self.iter().nth(FEW).is_none();
-        let RxSet { places, hot, cold } = self;
+        let RxSet { places, hot, cold, fast, .. } = self;
         hot.retain(|place| {
             let Some(rx) = &mut places[*place] else { return false };
             rx.ready |= rx.errors >= ERRORS_MAX;
             let idle = !std::mem::take(&mut rx.active) && !rx.ready && rx.errors == 0;
-            rx.cold = idle && !few && cool(cold, rx, *place);
+            let mode = rx.queue.mode();
+            rx.cold = idle && !few && mode != RxMode::Changing && cool(cold, rx, *place);
+            if rx.cold && mode == RxMode::Fast && !fast.contains(place) {
+                fast.push(*place);
+            }
             !rx.cold
         });
     }

@@ -16,22 +16,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use sync::lock;
 
 impl UserspaceDatapath {
-    /// Lends the receive queues of all ports, which stay in use.
+    /// Lends the receive queues of all ports, which stay in use; `None`: not yet, ask again soon.
     ///
     /// # Errors
     /// A port whose queues cannot pass, with the reason.
-    pub fn lend(&self) -> Result<Vec<LentPort>, String> {
+    pub fn lend(&self) -> Result<Option<Vec<LentPort>>, String> {
         let s = lock(&self.pool.state);
         let threads = s.running.values().map(|running| &running.thread);
         let asked = self.pool.cores.ask(threads, Control::Lend).into_iter().flatten();
         let mut queues: BTreeMap<DpPort, BTreeMap<u16, LentQueue>> = BTreeMap::new();
+        let mut is_changing = false;
         for (id, lending) in asked {
             let name = s.ports.get(id.port).map_or("", |port| &port.info.name);
             match lending.map_err(|e| format!("port {name}: {e}"))? {
                 Lending::Queue(queue) => drop(queues.entry(id.port).or_default().insert(id.queue, queue)),
                 Lending::Anew => {}
+                Lending::Changing => is_changing = true,
                 Lending::Refused(why) => return Err(format!("port {name}: {why}")),
             }
+        }
+        if is_changing {
+            return Ok(None);
         }
         let lent = s.ports.iter().map(|port| LentPort {
             name: port.info.name.clone(),
@@ -39,7 +44,13 @@ impl UserspaceDatapath {
             number: port.info.number,
             queues: queues.remove(&port.info.number).unwrap_or_default().into_values().collect(),
         });
-        Ok(lent.collect())
+        Ok(Some(lent.collect()))
+    }
+
+    /// Takes the lent queues back: the successor has given up.
+    pub fn take_back(&self) {
+        let s = lock(&self.pool.state);
+        self.pool.cores.ask(s.running.values().map(|running| &running.thread), Control::TakeBack);
     }
 
     /// Receives no more; returns the places where it stopped. Packets received before are forwarded.
@@ -56,9 +67,16 @@ impl UserspaceDatapath {
     pub fn begin_anew(&self) -> Vec<(String, String)> {
         let s = &mut *lock(&self.pool.state);
         // Others have no place in memory that could be wrong.
-        let has_ring =
-            |rx: &&Rx| matches!(rx.lend(), Ok(Lending::Queue(LentQueue { kind: LentKind::Ring(..), .. })));
-        let ports: BTreeSet<DpPort> = s.held.iter().flatten().filter(has_ring).map(|rx| rx.port).collect();
+        let mut ports = BTreeSet::new();
+        for rx in s.held.iter_mut().flatten() {
+            if let Ok(Lending::Queue(LentQueue {
+                kind: LentKind::Ring(..) | LentKind::Growing(_, _, Some(_)),
+                ..
+            })) = rx.lend()
+            {
+                ports.insert(rx.port);
+            }
+        }
         let mut lost = Vec::new();
         for port in ports {
             // The old queues are closed with the call.
@@ -79,6 +97,7 @@ impl UserspaceDatapath {
         let Some(mut queues) = s.held.take() else { return };
         let places: BTreeMap<_, _> = places.iter().map(|at| ((at.port, at.queue), at.place)).collect();
         for rx in &mut queues {
+            rx.take_back();
             let QueuePlace { port, queue, place } = rx.place();
             rx.go_on_at(places.get(&(port, queue)).copied().unwrap_or(place));
         }

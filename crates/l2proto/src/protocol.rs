@@ -178,7 +178,7 @@ pub enum Table {
 }
 
 /// Value of a database column.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LinkValue {
     /// A boolean.
     Flag(bool),

@@ -24,11 +24,14 @@ pub fn adopt(spec: &PortSpec, system: &SystemOptions, queues: Vec<LentQueue>) ->
     if queues.len() > MAX_RX_QUEUES {
         return Err(bad("too many lent queues"));
     }
+    if queues.iter().any(|queue| queue.fds.len() != queue.kind.descriptors()) {
+        return Err(bad("a lent queue lacks a descriptor"));
+    }
     let taps = queues.iter().filter(|queue| queue.kind == LentKind::Tap).count();
     let device = match taps {
         0 if queues.is_empty() => return Err(bad("no lent queues")),
         0 => system::adopt(name, system, queues)?,
-        n if n == queues.len() => tap::adopt(name, queues.into_iter().map(|queue| queue.fd).collect())?,
+        n if n == queues.len() => tap::adopt(name, queues.into_iter().flat_map(|queue| queue.fds).collect())?,
         _ => return Err(bad("lent queues of several kinds")),
     };
     Ok(OpenedPort::of_kernel(device))

@@ -10,6 +10,8 @@ pub enum Lending {
     Queue(LentQueue),
     /// Another process opens a queue of its own beside it.
     Anew,
+    /// Not now: it exchanges its descriptor, and does not once it has.
+    Changing,
     /// Neither, for this reason.
     Refused(&'static str),
 }
@@ -19,8 +21,8 @@ pub enum Lending {
 pub struct LentQueue {
     /// Its kind, and its settings.
     pub kind: LentKind,
-    /// Its descriptor, shared by both processes.
-    pub fd: OwnedFd,
+    /// Its descriptors, shared by both processes: [`LentKind::descriptors`].
+    pub fds: Vec<OwnedFd>,
 }
 
 /// Kind of a lent queue.
@@ -30,8 +32,19 @@ pub enum LentKind {
     Socket(LentSocket),
     /// A packet socket with a receive ring of that number of slots.
     Ring(LentSocket, u32),
+    /// A packet socket whose memory grows: its group, and the slots of the ring on a second socket that frames come by now.
+    Growing(LentSocket, LentGroup, Option<u32>),
     /// A queue of a tap.
     Tap,
+}
+
+/// Group of the sockets of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LentGroup {
+    /// Its number in the kernel.
+    pub id: u16,
+    /// Its mode with its flags.
+    pub mode: u32,
 }
 
 /// Settings of a lent packet socket.
@@ -48,6 +61,9 @@ impl fmt::Display for LentKind {
         let socket = match self {
             LentKind::Socket(socket) => f.write_str("socket").map(|()| socket),
             LentKind::Ring(socket, slots) => write!(f, "ring {slots}").map(|()| socket),
+            LentKind::Growing(socket, LentGroup { id, mode }, slots) => {
+                write!(f, "growing {id} {mode} {}", slots.unwrap_or(0)).map(|()| socket)
+            }
             LentKind::Tap => return f.write_str("tap"),
         }?;
         let given = [(socket.vnet_hdr, " vnet_hdr"), (socket.drop_outgoing, " drop_outgoing")];
@@ -56,23 +72,39 @@ impl fmt::Display for LentKind {
 }
 
 impl LentKind {
+    /// Number of its descriptors.
+    pub fn descriptors(self) -> usize {
+        match self {
+            LentKind::Growing(_, _, Some(_)) => 2,
+            LentKind::Growing(..) | LentKind::Socket(_) | LentKind::Ring(..) | LentKind::Tap => 1,
+        }
+    }
+
     /// Reads the text of [`fmt::Display`]; `None` for another one. Words of a later version are skipped.
     pub fn parse(text: &str) -> Option<LentKind> {
         let mut words = text.split(' ');
-        let kind = words.next()?;
-        let slots = if kind == "ring" { words.next()?.parse().ok()? } else { 0 };
-        let (mut vnet_hdr, mut drop_outgoing) = (false, false);
+        let mut flags = LentSocket { vnet_hdr: false, drop_outgoing: false };
+        let kind = match words.next()? {
+            "socket" => LentKind::Socket(flags),
+            "ring" => LentKind::Ring(flags, words.next()?.parse().ok()?),
+            "growing" => {
+                let group = LentGroup { id: words.next()?.parse().ok()?, mode: words.next()?.parse().ok()? };
+                let slots = words.next()?.parse().ok()?;
+                LentKind::Growing(flags, group, (slots != 0).then_some(slots))
+            }
+            "tap" => LentKind::Tap,
+            _ => return None,
+        };
         for word in words {
-            vnet_hdr |= word == "vnet_hdr";
-            drop_outgoing |= word == "drop_outgoing";
+            flags.vnet_hdr |= word == "vnet_hdr";
+            flags.drop_outgoing |= word == "drop_outgoing";
         }
-        let socket = LentSocket { vnet_hdr, drop_outgoing };
-        match kind {
-            "socket" => Some(LentKind::Socket(socket)),
-            "ring" => Some(LentKind::Ring(socket, slots)),
-            "tap" => Some(LentKind::Tap),
-            _ => None,
-        }
+        Some(match kind {
+            LentKind::Socket(_) => LentKind::Socket(flags),
+            LentKind::Ring(_, slots) => LentKind::Ring(flags, slots),
+            LentKind::Growing(_, group, slots) => LentKind::Growing(flags, group, slots),
+            LentKind::Tap => LentKind::Tap,
+        })
     }
 }
 
@@ -85,13 +117,16 @@ mod tests {
         for vnet_hdr in [false, true] {
             for drop_outgoing in [false, true] {
                 let socket = LentSocket { vnet_hdr, drop_outgoing };
-                for kind in [LentKind::Socket(socket), LentKind::Ring(socket, 1024), LentKind::Tap] {
+                let group = LentGroup { id: 7, mode: 0x4006 };
+                let growing = [None, Some(1024)].map(|slots| LentKind::Growing(socket, group, slots));
+                let others = [LentKind::Socket(socket), LentKind::Ring(socket, 1024), LentKind::Tap];
+                for kind in others.into_iter().chain(growing) {
                     assert_eq!(LentKind::parse(&kind.to_string()), Some(kind));
                     assert_eq!(LentKind::parse(&format!("{kind} later=5")), Some(kind));
                 }
             }
         }
-        for text in ["", "ring", "ring x", "ring -1", "queue 5"] {
+        for text in ["", "ring", "ring x", "ring -1", "growing 1 2", "growing 70000 1 0", "queue 5"] {
             assert_eq!(LentKind::parse(text), None, "{text}");
         }
     }

@@ -37,7 +37,7 @@ pub use dpif::{AfxdpPort, PcapPort, XdpMode};
 pub use dummy::Dummy;
 pub use lending::{Lending, LentKind, LentQueue, LentSocket};
 pub use open::{OpenNote, OpenedPort, open};
-pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+pub use port::{Port, RxCounters, RxMode, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{
     ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,
 };

@@ -28,13 +28,17 @@ pub trait RxQueue: Send {
     /// Losses so far.
     fn counters(&self) -> RxCounters;
 
-    /// Lends the queue to another process, which receives once this one has stopped.
+    /// Lends the queue to another process, which receives once this one has stopped. It exchanges no descriptor until
+    /// [`RxQueue::take_back`].
     ///
     /// # Errors
     /// No descriptor is left.
-    fn lend(&self) -> io::Result<Lending> {
+    fn lend(&mut self) -> io::Result<Lending> {
         Ok(Lending::Refused("queues of this kind stay with their process"))
     }
+
+    /// The other process has given up.
+    fn take_back(&mut self) {}
 
     /// The place of the next frame in memory shared with the kernel; 0 without such memory.
     fn place(&self) -> u32 {
@@ -45,11 +49,33 @@ pub trait RxQueue: Send {
     fn go_on_at(&mut self, place: u32) {
         let _ = place;
     }
+
+    /// Its use of memory and descriptors now.
+    fn mode(&self) -> RxMode {
+        RxMode::Idle
+    }
+
+    /// Adapts memory to the frames since the last review; about ten times a second, or once a second without frames.
+    /// `now_us`: of any clock that only moves forwards. May begin a change ([`RxMode::Changing`]), but exchanges no
+    /// descriptor itself.
+    fn review(&mut self, _now_us: u64) {}
+}
+
+/// State of a receive queue that adapts to its traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RxMode {
+    /// Needs no review while it has no frames.
+    Idle,
+    /// Has memory to give back: needs reviews also without frames.
+    Fast,
+    /// [`RxQueue::recv`] exchanges its descriptor ([`RxQueue::fd`]). Frames may wait although that is not readable, so
+    /// call `recv` at least each millisecond.
+    Changing,
 }
 
 /// A further descriptor of an open file, for another process.
 pub(crate) fn lent(kind: LentKind, fd: &OwnedFd) -> io::Result<Lending> {
-    Ok(Lending::Queue(LentQueue { kind, fd: fd.try_clone()? }))
+    Ok(Lending::Queue(LentQueue { kind, fds: vec![fd.try_clone()?] }))
 }
 
 /// Frames going out.

@@ -238,7 +238,7 @@ impl RxQueue for TapRx {
         self.counters
     }
 
-    fn lend(&self) -> io::Result<Lending> {
+    fn lend(&mut self) -> io::Result<Lending> {
         lent(LentKind::Tap, &self.fd)
     }
 }

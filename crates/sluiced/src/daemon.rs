@@ -317,9 +317,12 @@ impl Daemon {
         let plane = &mut self.plane;
         if let HandoverState::Wanted(program) = &plane.handover {
             let program = program.clone();
-            plane.handover = HandoverState::UnderWay;
             match Leaving::start(&config.program, program.as_deref(), &mut plane.switch, &mut plane.reactor) {
-                Ok(leaving) => self.leaving = Some(leaving),
+                Ok(Some(leaving)) => {
+                    plane.handover = HandoverState::UnderWay;
+                    self.leaving = Some(leaving);
+                }
+                Ok(None) => return Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS),
                 Err(why) => self.stay(&why),
             }
         }

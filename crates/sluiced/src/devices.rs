@@ -124,6 +124,11 @@ impl Device {
         }
     }
 
+    /// Whether the kernel reports changes of its state.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        matches!(self.body, Body::Kernel(_))
+    }
+
     /// Whether packets of such a tunnel may be this device's.
     pub fn collides(&self, tunnel: &TunnelConfig) -> bool {
         self.options.tunnel_config().is_some_and(|own| own.collides(tunnel))

@@ -17,7 +17,7 @@ use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
 use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use sync::Ordering;
 use vswitch::config::connection_dscp;
@@ -207,10 +207,13 @@ impl FactKeeper {
         }
     }
 
-    /// Reads the state of open devices again.
-    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
+    /// Reads the state of open devices again: of the kernel's those in `stale`, and of all others.
+    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>, stale: &BTreeSet<String>) {
         self.links.retain(|name, _| devices.contains_key(name));
         for (name, device) in devices {
+            if device.is_of_kernel() && !stale.contains(name) {
+                continue;
+            }
             let Ok(info) = device.link() else { continue };
             let known = self.links.get(name);
             let has_own_scheduler = device.has_own_scheduler();

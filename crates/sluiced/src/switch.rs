@@ -38,7 +38,7 @@ use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::LinkMonitor;
 use ovsdb::client::{ClientState, LockState};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use vswitch::config::{MetricsAddress, affects_desired};
@@ -66,6 +66,8 @@ pub struct Switch {
     streams: Streams,
     links: LinkMonitor,
     links_dirty: bool,
+    /// Names of devices of the kernel whose state is to be read again.
+    stale_links: BTreeSet<String>,
     facts: FactKeeper,
     openflow: OpenFlow,
     link_protocols: LinkProtocols,
@@ -158,6 +160,7 @@ impl Switch {
             streams: Streams::default(),
             links,
             links_dirty: true,
+            stale_links: BTreeSet::new(),
             applied_once: false,
             state,
             next_retry_ms: 0,
@@ -268,10 +271,10 @@ impl Switch {
     /// bit.
     fn set_devices_up_or_down(&mut self) {
         for change in self.openflow.take_admin_changes() {
-            self.links_dirty = true;
             if let Some(Err(e)) = self.devices.get(&change.name).map(|d| d.set_admin_up(change.up)) {
                 log::warn!(target: "ofproto", "{e}");
             }
+            self.read_link(change.name);
         }
     }
 
@@ -544,7 +547,7 @@ impl Switch {
                 self.settings_failed(&name, error);
                 // A device unknown to the kernel causes no event.
                 self.dummy_changed(&name);
-                self.links_dirty = true;
+                self.read_link(name);
             }
             Command::SetPorts { bridge, ports, .. } => {
                 let Some(instance) = self.instances.of_bridge(bridge) else { return };
@@ -603,7 +606,7 @@ impl Switch {
             return Err(format!("could not open network device {} ({e})", open.name));
         }
         self.devices.insert(open.name.clone(), device);
-        self.links_dirty = true;
+        self.read_link(open.name.clone());
         Ok(opened)
     }
 

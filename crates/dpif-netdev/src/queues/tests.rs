@@ -7,15 +7,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::Waker;
 
-/// A queue with one frame while its waker is set.
+/// A queue with one frame while its waker is set. It has memory to give back after a frame; the next review begins to do
+/// so, and the next call ends it, with another descriptor.
 struct Fake {
     waker: Arc<Waker>,
     fails: Arc<AtomicBool>,
+    mode: RxMode,
+    /// Whether it adapts.
+    adapts: bool,
+    other: Waker,
 }
 
 impl RxQueue for Fake {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.waker.fd()
+        if self.mode == RxMode::Fast { self.other.fd() } else { self.waker.fd() }
+    }
+
+    fn mode(&self) -> RxMode {
+        self.mode
+    }
+
+    fn review(&mut self, now_us: u64) {
+        if self.mode == RxMode::Fast && now_us >= GIVE_BACK_US {
+            self.mode = RxMode::Changing;
+        }
     }
 
     fn recv(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, _: usize) -> std::io::Result<usize> {
@@ -26,6 +41,11 @@ impl RxQueue for Fake {
         if had {
             batch.push(pool.alloc(60));
         }
+        self.mode = match self.mode {
+            RxMode::Changing => RxMode::Idle,
+            _ if had && self.adapts => RxMode::Fast,
+            mode => mode,
+        };
         Ok(had.into())
     }
 
@@ -34,15 +54,19 @@ impl RxQueue for Fake {
     }
 }
 
+/// When a [`Fake`] gives memory back.
+const GIVE_BACK_US: u64 = 5_000_000;
+
 struct Rig {
     set: RxSet,
+    adapts: bool,
     wakers: Vec<Arc<Waker>>,
     fails: Vec<Arc<AtomicBool>>,
 }
 
 impl Rig {
     fn new(queues: u32) -> Rig {
-        let mut rig = Rig { set: RxSet::default(), wakers: Vec::new(), fails: Vec::new() };
+        let mut rig = Rig { set: RxSet::default(), adapts: false, wakers: Vec::new(), fails: Vec::new() };
         (0..queues).for_each(|port| rig.add(port));
         rig
     }
@@ -52,7 +76,13 @@ impl Rig {
         let id = QueueId { port: DpPort(port), queue: 0 };
         self.set.add(Rx::numbered(
             id,
-            Box::new(Fake { waker: waker.clone(), fails: fails.clone() }),
+            Box::new(Fake {
+                waker: waker.clone(),
+                fails: fails.clone(),
+                mode: RxMode::Idle,
+                adapts: self.adapts,
+                other: Waker::new().unwrap(),
+            }),
             Default::default(),
         ));
         self.wakers.push(waker);
@@ -77,7 +107,7 @@ impl Rig {
     fn idle(&mut self) {
         for _ in 0..2 {
             assert!(self.pass().is_empty());
-            self.set.settle();
+            self.set.settle(0);
         }
     }
 }
@@ -103,7 +133,7 @@ fn a_cold_queue_is_found_at_once_and_stays_hot_while_it_has_frames() {
         had.sort_unstable();
         assert_eq!(had, [7, 13], "round {round}");
         assert_eq!(rig.set.hot_len(), 2);
-        rig.set.settle();
+        rig.set.settle(0);
     }
     rig.idle();
     assert_eq!(rig.set.hot_len(), 0);
@@ -170,8 +200,52 @@ fn a_queue_that_fails_is_tried_once_a_second_and_works_again() {
     rig.set.look(Some(Duration::ZERO), None);
     assert!(!tried(&mut rig), "not at each look");
     rig.fails[4].store(false, Ordering::Relaxed);
-    rig.set.settle();
+    rig.set.settle(0);
     assert_eq!(rig.pass(), [4], "but once a second");
     rig.idle();
     assert_eq!(rig.set.hot_len(), 0);
+}
+
+#[test]
+fn a_cold_queue_gives_its_memory_back() {
+    let mut rig = Rig::new(20);
+    rig.adapts = true;
+    rig.add(99);
+    rig.wakers[20].wake();
+    assert_eq!(rig.pass(), [99]);
+    rig.idle();
+    assert_eq!((rig.set.hot_len(), rig.set.fast.len()), (0, 1));
+    rig.set.review(GIVE_BACK_US);
+    assert_eq!(rig.set.hot_len(), 0, "cold queues are not reviewed as often as hot ones");
+    rig.set.settle(GIVE_BACK_US);
+    assert_eq!((rig.set.hot_len(), rig.set.changing.len()), (1, 1));
+    // It is polled although its descriptor is not readable, and does not become cold meanwhile.
+    assert!(rig.pass().is_empty());
+    rig.idle();
+    assert_eq!((rig.set.hot_len(), rig.set.fast.len(), rig.set.changing.len()), (0, 0, 0));
+    rig.wakers[20].wake();
+    assert_eq!(rig.pass(), [99], "by its other descriptor");
+}
+
+#[test]
+fn hot_queues_are_reviewed_ten_times_a_second() {
+    let mut rig = Rig::new(1);
+    rig.adapts = true;
+    rig.add(99);
+    rig.wakers[1].wake();
+    assert_eq!(rig.pass(), [99]);
+    rig.set.review(GIVE_BACK_US - 1);
+    assert!(rig.set.changing.is_empty());
+    rig.set.review(GIVE_BACK_US);
+    assert!(rig.set.changing.is_empty(), "not yet");
+    rig.set.review(GIVE_BACK_US - 1 + REVIEW_US);
+    assert_eq!(rig.set.changing.len(), 1);
+    // Another thread goes on with it.
+    let moved = rig.set.remove(|rx| rx.port == DpPort(99));
+    let mut other = Rig::new(0);
+    moved.into_iter().for_each(|rx| other.set.add(rx));
+    assert_eq!(other.set.changing.len(), 1);
+    // Without a limit of its own: it hangs if the queue is not polled at once.
+    other.set.look(None, None);
+    assert!(other.set.ready(0).is_some());
 }

@@ -110,7 +110,7 @@ impl RxQueue for Rx {
         RxCounters { kernel_drops: self.queue().stats().1, ..RxCounters::default() }
     }
 
-    fn lend(&self) -> io::Result<Lending> {
+    fn lend(&mut self) -> io::Result<Lending> {
         Ok(Lending::Anew)
     }
 }

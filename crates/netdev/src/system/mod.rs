@@ -1,22 +1,24 @@
 //! `system` ports: an existing Ethernet device by AF_PACKET (packet(7)).
 //!
-//! Receiving: one socket with `PACKET_VNET_HDR`, so frames with partial checksums and large segments of up to
+//! Receiving: an idle port has a plain socket, one with much traffic also a ring (`grow`). Each has `PACKET_VNET_HDR`, so frames with partial checksums and large segments of up to
 //! 64 KB arrive unchanged and whole. VLAN tags stripped by the device (`PACKET_AUXDATA`) are put back into
 //! the bytes. Frames sent by the host or this process on the device are not received.
 //!
 //! With several receive queues, `fanout` distributes the device's frames over them by flow.
 //!
-//! Sending: separate sockets for each queue, bound with protocol 0 so that they receive nothing: one for
-//! finished frames, one with `PACKET_VNET_HDR` for those with offloads. There are at most [`OWN_SOCKETS_MAX`]
-//! of them in the process; further queues send by the port's receive socket, so each of many ports costs one
-//! descriptor.
+//! Sending: by the port's receive socket, so an idle port costs one descriptor. A queue with many bursts gets separate
+//! sockets, bound with protocol 0 so that they receive nothing: one for finished frames, one with `PACKET_VNET_HDR` for
+//! those with offloads. There are at most [`OWN_SOCKETS_MAX`] of them in the process.
 //!
 //! The host's own stack also sees the frames of such a device; avoiding that is up to the user (no addresses
 //! on it).
 
 mod fanout;
+mod grow;
+mod pace;
 mod queue_sockets;
 mod ring;
+mod rings;
 mod rx;
 #[cfg(test)]
 mod tests;
@@ -51,8 +53,11 @@ pub const FEW_SLOTS: u32 = 128;
 /// Receive method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RxMethod {
-    /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames arrive by recvmsg in between.
+    /// [`RxMethod::Recvmmsg`] while frames come slowly, [`RxMethod::Ring`] while they come fast ([`RxQueue::review`]). A
+    /// ring with several queues, and where the kernel lacks the means.
     #[default]
+    Grow,
+    /// A shared ring (TPACKET_V2) of 2 KB slots; longer frames arrive by recvmsg in between.
     Ring,
     /// recvmmsg(2) straight into packet buffers.
     Recvmmsg,
@@ -73,15 +78,16 @@ pub struct SystemOptions {
     pub ignore_outgoing: bool,
     /// Receive frames for other stations too.
     pub promiscuous: bool,
-    /// Use separate sockets for each transmit queue while the process has few of them ([`OWN_SOCKETS_MAX`]);
-    /// otherwise the port's receive socket, which costs a little more per frame and no descriptor.
+    /// Use separate sockets for a transmit queue with many bursts while the process has few of them
+    /// ([`OWN_SOCKETS_MAX`]); otherwise the port's receive socket, which costs a little more per frame and no descriptor.
     pub own_tx_sockets: bool,
     /// Send a burst by one sendmmsg(2); otherwise, and if the kernel lacks it, by sendmsg(2) each.
     pub sendmmsg: bool,
     /// Send runs of datagrams fresh from a host of this machine as large segments (needs `tx_offload`, and
     /// Linux 6.2). The device counts, and a capture on it shows, one frame for a run.
     pub merge_udp: bool,
-    /// Receive buffer of the socket, in bytes (the kernel doubles it); for a ring the queue of long frames only.
+    /// Receive buffer of the socket, in bytes (the kernel doubles it); for a ring the queue of long frames only. 8 MB hold
+    /// 4,096 frames of 1,500 bytes, with the kernel's own part of each.
     pub rx_buffer_bytes: u32,
     /// Send buffer of each transmit queue's socket, in bytes (the kernel doubles it).
     pub tx_buffer_bytes: u32,
@@ -104,7 +110,7 @@ impl Default for SystemOptions {
             own_tx_sockets: true,
             sendmmsg: true,
             merge_udp: true,
-            rx_buffer_bytes: 4 << 20,
+            rx_buffer_bytes: 8 << 20,
             tx_buffer_bytes: 4 << 20,
             ring_slots: 1024,
             n_rxq: 1,
@@ -163,19 +169,22 @@ fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(Vec<Box<dyn RxQue
         ignores = fanout::join(&fds, options.ignore_outgoing).map_err(failed(&what))?;
     }
     let sockets: Vec<_> = sockets.into_iter().map(|(fd, _)| Arc::new(fd)).collect();
-    let device = SystemDevice {
-        name: name.to_owned(),
-        ifindex,
-        options: options.clone(),
-        receiving: sockets[0].clone(),
-    };
+    let receiving = sockets[0].clone();
+    let device = SystemDevice { name: name.to_owned(), ifindex, options: options.clone(), receiving };
     let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
     let slots = slots_per_queue(options.ring_slots, count);
+    if count == 1 && options.rx_method == RxMethod::Grow {
+        let fd = device.receiving.clone();
+        let opened = grow::GrowRx::open(name, fd, ifindex, options, slots).map_err(failed("cannot bind"))?;
+        if let Some(queue) = opened {
+            return Ok((vec![Box::new(queue)], device));
+        }
+    }
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
     for fd in sockets {
         queues.push(match options.rx_method {
             RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
-            RxMethod::Ring => {
+            RxMethod::Ring | RxMethod::Grow => {
                 Box::new(ring::RingRx::new(fd, setup, slots).map_err(failed("cannot make a receive ring"))?)
             }
         });
@@ -196,23 +205,41 @@ pub(crate) fn adopt(name: &str, options: &SystemOptions, queues: Vec<LentQueue>)
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let ifindex = raw::ifindex(name)?;
     let (mut rx, mut receiving, mut vnet_hdr) = (Vec::<Box<dyn RxQueue>>::new(), None, options.vnet_hdr);
-    for LentQueue { kind, fd } in queues {
-        let bound = raw::bound_ifindex(&fd).map_err(failed("a lent descriptor is no packet socket"))?;
-        if bound != ifindex {
-            let other = io::Error::from(io::ErrorKind::InvalidInput);
-            return Err(failed("a lent socket is of another device")(other));
+    for LentQueue { kind, fds } in queues {
+        for fd in &fds {
+            let bound = raw::bound_ifindex(fd).map_err(failed("a lent descriptor is no packet socket"))?;
+            if bound != ifindex {
+                let other = io::Error::from(io::ErrorKind::InvalidInput);
+                return Err(failed("a lent socket is of another device")(other));
+            }
         }
-        let fd = Arc::new(fd);
-        let (LentKind::Socket(socket) | LentKind::Ring(socket, _)) = kind else { continue };
+        let mut fds = fds.into_iter().map(Arc::new);
+        let (LentKind::Socket(socket) | LentKind::Ring(socket, _) | LentKind::Growing(socket, ..)) = kind
+        else {
+            continue;
+        };
+        let Some(fd) = fds.next() else { continue };
         if receiving.is_none() {
             (receiving, vnet_hdr) = (Some(fd.clone()), socket.vnet_hdr);
         }
+        let setup = rx::Setup::of(socket);
+        let no_ring = || failed("cannot map a lent receive ring");
         rx.push(match kind {
-            LentKind::Ring(_, slots) => Box::new(
-                ring::RingRx::adopt(fd, rx::Setup::of(socket), slots)
-                    .map_err(failed("cannot map a lent receive ring"))?,
-            ),
-            LentKind::Socket(_) | LentKind::Tap => Box::new(rx::SocketRx::new(fd, rx::Setup::of(socket))),
+            LentKind::Ring(_, slots) => Box::new(ring::RingRx::adopt(fd, setup, slots).map_err(no_ring())?),
+            LentKind::Growing(_, group, slots) => {
+                let ring = fds.next().zip(slots);
+                let ring = ring.map(|(fd, slots)| ring::RingRx::adopt(fd, setup, slots));
+                let ring = ring.transpose().map_err(no_ring())?;
+                let slots = slots_per_queue(options.ring_slots, 1);
+                Box::new(grow::GrowRx::adopt(
+                    grow::Plan::new(name, ifindex, options, slots),
+                    fd,
+                    setup,
+                    group,
+                    ring,
+                ))
+            }
+            LentKind::Socket(_) | LentKind::Tap => Box::new(rx::SocketRx::new(fd, setup)),
         });
     }
     let receiving = receiving.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -275,18 +302,9 @@ impl PortDevice for SystemDevice {
             ifindex: *ifindex,
             buffer_bytes: options.tx_buffer_bytes,
         };
-        let open = |vnet_hdr| opener.open(vnet_hdr);
         let offload = options.vnet_hdr && options.tx_offload;
-        let places = 1 + usize::from(offload);
-        let own = if options.own_tx_sockets { OwnSockets::take(places) } else { None };
-        let sockets = match own {
-            Some(places) => {
-                let unfinished = if offload { Some(open(true)?) } else { None };
-                tx::Sockets::Own { finished: open(false)?, unfinished, _places: places }
-            }
-            None => tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr },
-        };
-        let sockets = queue_sockets::QueueSockets::new(sockets, opener, offload);
+        let usual = tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr };
+        let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, options.own_tx_sockets);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
 

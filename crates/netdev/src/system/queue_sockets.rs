@@ -1,7 +1,8 @@
 //! Sockets of a transmit queue by the queue of the device: the kernel classifies a packet by the priority of its socket
 //! (`SO_PRIORITY`).
 //!
-//! Packets without a queue leave by the usual sockets. The others need sockets of their own, opened with the first of
+//! Packets without a queue leave by the usual sockets: the one that the port receives by, and once there were many bursts,
+//! sockets of the transmit queue alone, which cost a little less per frame. The others need sockets of their own, opened with the first of
 //! them: the usual ones may be shared with other threads. Each queue has its own while there are few, so that one that
 //! waits for its rate does not fill the send buffer of another.
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
 use super::tx::Sockets;
-use super::{bind, set_buffer, socket};
+use super::{OwnSockets, bind, set_buffer, socket};
 use crate::raw;
 
 /// Opens sockets that send on a device.
@@ -31,6 +32,19 @@ impl Opener {
             .map_err(failed("send buffer"))?;
         bind(&fd, self.ifindex, 0).map_err(failed("cannot bind"))?;
         Ok(fd)
+    }
+}
+
+impl Opener {
+    /// Sockets of a transmit queue alone.
+    ///
+    /// # Errors
+    /// The process has too many of them, or the kernel refuses.
+    fn open_own(&self, offload: bool) -> io::Result<Sockets> {
+        let places = OwnSockets::take(1 + usize::from(offload));
+        let _places = places.ok_or_else(|| io::Error::other("no socket is left"))?;
+        let unfinished = if offload { Some(self.open(true)?) } else { None };
+        Ok(Sockets::Own { finished: self.open(false)?, unfinished, _places })
     }
 }
 
@@ -55,9 +69,16 @@ impl Drop for Prioritized {
     }
 }
 
+/// Bursts after which a transmit queue gets sockets of its own, if the process has few of them.
+const BUSY_BURSTS: u32 = 256;
+/// Frames of a burst at least.
+const BURST_FRAMES: usize = 8;
+
 /// The sockets of a transmit queue.
 pub(crate) struct QueueSockets {
     usual: Sockets,
+    /// Bursts until it asks for sockets of its own; 0: it does not.
+    bursts_left: u32,
     /// By the queues seen.
     prioritized: Vec<Prioritized>,
     opener: Opener,
@@ -73,8 +94,30 @@ fn priority(queue: u16) -> c_int {
 }
 
 impl QueueSockets {
-    pub(super) fn new(usual: Sockets, opener: Opener, offload: bool) -> QueueSockets {
-        QueueSockets { usual, prioritized: Vec::new(), opener, offload, exhausted: false }
+    /// Begins with these; `grows`: may get some of its own.
+    pub(super) fn new(usual: Sockets, opener: Opener, offload: bool, grows: bool) -> QueueSockets {
+        let bursts_left = if grows { BUSY_BURSTS } else { 0 };
+        QueueSockets { usual, bursts_left, prioritized: Vec::new(), opener, offload, exhausted: false }
+    }
+
+    /// Counts frames that are about to leave.
+    #[inline]
+    pub(super) fn count(&mut self, frames: usize) {
+        if self.bursts_left > 0 && frames >= BURST_FRAMES {
+            self.bursts_left -= 1;
+            if self.bursts_left == 0 {
+                self.take_own();
+            }
+        }
+    }
+
+    /// Opens sockets of its own, or asks again after as many bursts.
+    #[cold]
+    fn take_own(&mut self) {
+        match self.opener.open_own(self.offload) {
+            Ok(own) => self.usual = own,
+            Err(_) => self.bursts_left = BUSY_BURSTS,
+        }
     }
 
     /// The socket for such frames of a queue, and whether it requires a `virtio_net_hdr`.

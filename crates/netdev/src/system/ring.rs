@@ -33,6 +33,11 @@ const POLLS_PER_CHECK: u32 = 32;
 /// Slots of all rings of the process.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the process may have that many more ring slots without smaller rings.
+pub(super) fn has_room(slots: u32) -> bool {
+    SLOTS.load(Ordering::Relaxed) + slots as usize <= ALL_RING_SLOTS
+}
+
 /// The mapped ring.
 struct Ring {
     base: NonNull<u8>,
@@ -46,8 +51,7 @@ impl Ring {
     /// Creates a ring of `slots` slots on the socket and maps it.
     fn new(fd: &OwnedFd, slots: u32) -> io::Result<Ring> {
         let slots = slots.clamp(SLOTS_A_BLOCK as u32, MAX_SLOTS).next_power_of_two();
-        let many = SLOTS.load(Ordering::Relaxed) + slots as usize > ALL_RING_SLOTS;
-        let slots = if many { slots.min(FEW_SLOTS) } else { slots };
+        let slots = if has_room(slots) { slots } else { slots.min(FEW_SLOTS) };
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
         raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
         raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1 as c_int)?;
@@ -183,6 +187,14 @@ impl RingRx {
         }
     }
 
+    pub(super) fn socket(&self) -> &Arc<OwnedFd> {
+        &self.reader.fd
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.ring.slots
+    }
+
     /// Copies the frame of a slot into `batch`, unless it is filtered.
     fn take(
         losses: &mut Losses,
@@ -305,7 +317,7 @@ impl RxQueue for RingRx {
         self.losses.read(&self.reader.fd)
     }
 
-    fn lend(&self) -> io::Result<Lending> {
+    fn lend(&mut self) -> io::Result<Lending> {
         lent(LentKind::Ring(self.reader.setup.lent(), self.ring.slots as u32), &self.reader.fd)
     }
 

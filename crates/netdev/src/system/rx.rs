@@ -132,11 +132,26 @@ const NOTHING: Received =
 pub(crate) struct SocketRx {
     reader: Reader,
     losses: Losses,
+    /// Frames of the last burst were all that waited.
+    emptied: bool,
 }
 
 impl SocketRx {
     pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup) -> SocketRx {
-        SocketRx { reader: Reader::new(fd, setup), losses: Losses::default() }
+        SocketRx { reader: Reader::new(fd, setup), losses: Losses::default(), emptied: true }
+    }
+
+    /// Whether the last call took all frames that waited.
+    pub(crate) fn is_emptied(&self) -> bool {
+        self.emptied
+    }
+
+    pub(crate) fn socket(&self) -> &Arc<OwnedFd> {
+        &self.reader.fd
+    }
+
+    pub(crate) fn setup(&self) -> Setup {
+        self.reader.setup
     }
 }
 
@@ -152,7 +167,8 @@ impl RxQueue for SocketRx {
         max_packets: usize,
     ) -> io::Result<usize> {
         let before = batch.len();
-        self.reader.read(&mut self.losses, pool, batch, max_packets, Expected::Small)?;
+        let got = self.reader.read(&mut self.losses, pool, batch, max_packets, Expected::Small)?;
+        self.emptied = got < max_packets.min(BURST_MAX_PACKETS);
         Ok(batch.len() - before)
     }
 
@@ -160,9 +176,14 @@ impl RxQueue for SocketRx {
         self.losses.read(&self.reader.fd)
     }
 
-    fn lend(&self) -> io::Result<Lending> {
+    fn lend(&mut self) -> io::Result<Lending> {
         lent(LentKind::Socket(self.reader.setup.lent()), &self.reader.fd)
     }
+}
+
+thread_local! {
+    /// Small buffers for the next burst of any queue of the thread.
+    static SPARE: Cell<Vec<Packet>> = const { Cell::new(Vec::new()) };
 }
 
 /// Reads frames from a packet socket's own queue.
@@ -170,15 +191,11 @@ pub(crate) struct Reader {
     /// The port's transmit queues may send by it.
     pub(crate) fd: Arc<OwnedFd>,
     pub(crate) setup: Setup,
-    /// Small buffers for the next burst.
-    spare: Vec<Packet>,
-    /// Large ones.
-    long: Vec<Packet>,
 }
 
 impl Reader {
     pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup) -> Reader {
-        Reader { fd, setup, spare: Vec::new(), long: Vec::new() }
+        Reader { fd, setup }
     }
 
     /// Receives up to `max_packets` waiting frames and appends the valid ones to `batch`; returns the number
@@ -192,13 +209,30 @@ impl Reader {
         expected: Expected,
     ) -> io::Result<usize> {
         let want = max_packets.min(BURST_MAX_PACKETS);
-        let (buffers, bytes) = match expected {
-            Expected::Small => (&mut self.spare, 1),
-            Expected::Long => (&mut self.long, LARGE_FRAME_BYTES),
+        let (mut buffers, bytes) = match expected {
+            Expected::Small => (SPARE.take(), 1),
+            Expected::Long => (Vec::with_capacity(want), LARGE_FRAME_BYTES),
         };
         while buffers.len() < want {
             buffers.push(pool.alloc(bytes));
         }
+        let got = self.read_into(&mut buffers, losses, pool, batch, want);
+        match expected {
+            Expected::Small => SPARE.set(buffers),
+            Expected::Long => buffers.into_iter().for_each(|p| pool.free(p)),
+        }
+        got
+    }
+
+    /// Receives up to `want` frames into as many of `buffers`, which it takes out.
+    fn read_into(
+        &self,
+        buffers: &mut Vec<Packet>,
+        losses: &mut Losses,
+        pool: &mut PacketPool,
+        batch: &mut PacketBatch,
+        want: usize,
+    ) -> io::Result<usize> {
         raw::with_overflow(want, |overflow| {
             let mut room = Room::<_, BURST_MAX_PACKETS>::new();
             let messages = room.fill(want, NOTHING);

@@ -358,6 +358,7 @@ impl MessageHeader {
 impl TxQueue for SystemTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
+        self.sockets.count(batch.len());
         if !self.offload || batch.packets().iter().any(exceeds_virtio) {
             finish_offloads(batch, pool, &mut report);
         }

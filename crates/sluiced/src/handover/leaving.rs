@@ -51,7 +51,7 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Starts the successor from `program`, or from the file that this process was started from, and describes the switch to
-    /// it.
+    /// it. `None`: a port exchanges its sockets; ask again soon.
     ///
     /// # Errors
     /// The switch cannot be handed over, or the program not be started; nothing has changed.
@@ -60,8 +60,8 @@ impl Leaving {
         program: Option<&Path>,
         switch: &mut Switch,
         reactor: &mut Reactor,
-    ) -> Result<Leaving, String> {
-        let lent = switch.lend()?;
+    ) -> Result<Option<Leaving>, String> {
+        let Some(lent) = switch.lend()? else { return Ok(None) };
         let (channel, other) = Channel::pair().map_err(|e| format!("cannot make a channel: {e}"))?;
         let file = program.unwrap_or(&own.file);
         let mut command = Program { file: file.to_owned(), ..own.clone() }.command();
@@ -97,7 +97,7 @@ impl Leaving {
         let described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));
         let described = described.and_then(|()| sender.flush());
         described.map_err(|e| format!("the new process takes no description: {e}"))?;
-        Ok(leaving)
+        Ok(Some(leaving))
     }
 
     /// Process id of the successor.

@@ -91,7 +91,7 @@ impl fmt::Display for Note {
 impl Note {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            Note::Port(port) => port.queues.iter().map(|queue| queue.fd.as_fd()).collect(),
+            Note::Port(port) => port.queues.iter().flat_map(|queue| &queue.fds).map(AsFd::as_fd).collect(),
             Note::Listener(_, fd) => vec![fd.as_fd()],
             _ => Vec::new(),
         }
@@ -180,11 +180,15 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
     let mut notes: Vec<Note> = Vec::new();
     for line in text.lines() {
         if let Some(kind) = line.strip_prefix("queue\t") {
-            let queue = LentKind::parse(kind).zip(fds.next());
-            let (Some(Note::Port(port)), Some((kind, fd))) = (notes.last_mut(), queue) else {
+            let kind = LentKind::parse(kind);
+            let (Some(Note::Port(port)), Some(kind)) = (notes.last_mut(), kind) else {
                 return Err(bad(line));
             };
-            port.queues.push(LentQueue { kind, fd });
+            let fds: Vec<OwnedFd> = fds.by_ref().take(kind.descriptors()).collect();
+            if fds.len() < kind.descriptors() {
+                return Err(bad(line));
+            }
+            port.queues.push(LentQueue { kind, fds });
             continue;
         }
         if let Some(target) = line.strip_prefix("listener\t") {
@@ -222,7 +226,7 @@ impl<'a> Sender<'a> {
         }
         self.text += &line;
         match note {
-            Note::Port(port) => self.fds.extend(port.queues.into_iter().map(|queue| queue.fd)),
+            Note::Port(port) => self.fds.extend(port.queues.into_iter().flat_map(|queue| queue.fds)),
             Note::Listener(_, fd) => self.fds.push(fd),
             _ => {}
         }
@@ -261,7 +265,10 @@ mod tests {
     fn notes_arrive_as_they_were_with_their_descriptors() {
         let (a, b) = Channel::pair().unwrap();
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let queue = |kind: &str| LentQueue { kind: LentKind::parse(kind).unwrap(), fd: null() };
+        let queue = |kind: &str| {
+            let kind = LentKind::parse(kind).unwrap();
+            LentQueue { kind, fds: (0..kind.descriptors()).map(|_| null()).collect() }
+        };
         let mut key = FlowKey::default();
         key.base.in_port = 3;
         let port = |n: u32, queues| LentPort {
@@ -272,7 +279,7 @@ mod tests {
         };
         let mut notes = vec![Note::Datapath("netdev@ovs-netdev".to_string(), 0xfedc_ba98_7654_3210)];
         for n in 0..200 {
-            notes.push(Note::Port(port(n, vec![queue("ring 1024 vnet_hdr"), queue("tap")])));
+            notes.push(Note::Port(port(n, vec![queue("growing 7 16390 1024 vnet_hdr"), queue("tap")])));
         }
         notes.extend([
             Note::Port(port(300, Vec::new())),

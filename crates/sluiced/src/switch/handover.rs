@@ -61,11 +61,11 @@ pub(super) struct LastCounters {
 }
 
 impl Switch {
-    /// Lends the ports of all datapaths to a successor.
+    /// Lends the ports of all datapaths to a successor; `None`: not yet, ask again soon.
     ///
     /// # Errors
     /// A datapath or port cannot pass to another process, with the reason.
-    pub(crate) fn lend(&self) -> Result<Vec<LentDatapath>, String> {
+    pub(crate) fn lend(&self) -> Result<Option<Vec<LentDatapath>>, String> {
         if !self.applied_once {
             return Err("the configuration is not in force yet".to_string());
         }
@@ -82,10 +82,12 @@ impl Switch {
                     "{name}: a datapath of the kernel stays at a restart, and cannot be handed over"
                 ));
             };
-            let ports = datapath.lend().map_err(|why| format!("{name}: {why}"))?;
+            let Some(ports) = datapath.lend().map_err(|why| format!("{name}: {why}"))? else {
+                return Ok(None);
+            };
             lent.push(LentDatapath { name: name.to_string(), hash_seed: instance.hash_seed, ports });
         }
-        Ok(lent)
+        Ok(Some(lent))
     }
 
     /// Begins or goes on to write the state for a successor; the receiver gets the bytes of the file.
@@ -181,6 +183,7 @@ impl Switch {
 
     /// The handover has failed: goes on as before, with the changes of the database meanwhile.
     pub(crate) fn stay(&mut self) {
+        self.instances.iter().filter_map(|i| i.userspace.as_ref()).for_each(|datapath| datapath.take_back());
         self.state.go_on();
         (self.role, self.replans) = (Role::Whole, true);
     }

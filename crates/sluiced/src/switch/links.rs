@@ -26,8 +26,14 @@ impl Switch {
                 self.link_event(event, reactor);
             }
         }
-        self.facts.refresh_links(&self.devices);
+        self.facts.refresh_links(&self.devices, &std::mem::take(&mut self.stale_links));
         self.follow_carriers();
+    }
+
+    /// Has the state of a device read again.
+    pub(super) fn read_link(&mut self, name: String) {
+        self.links_dirty = true;
+        self.stale_links.insert(name);
     }
 
     fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
@@ -45,6 +51,7 @@ impl Switch {
         // A device of the same name is a different one if its index differs.
         self.link_gone_named(&info.name, info.ifindex, reactor);
         if self.devices.contains_key(&info.name) {
+            self.stale_links.insert(info.name.clone());
             if let Some(mac) = info.mac {
                 self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
             }

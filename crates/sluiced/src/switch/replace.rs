@@ -112,7 +112,7 @@ impl Switch {
         let updated = device.update(&settings);
         self.devices.insert(name.to_string(), device);
         self.planner.device_moved(name, number);
-        self.links_dirty = true;
+        self.read_link(name.to_string());
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
         failed.map_or(Ok(()), Err)?;

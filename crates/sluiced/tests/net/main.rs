@@ -32,6 +32,7 @@ mod external_db;
 mod guide;
 mod handover;
 mod helpers;
+mod idle_ports;
 mod kernel;
 mod kernel_cost;
 mod kernel_ct;

@@ -58,7 +58,7 @@ pub struct SwitchFacts {
 }
 
 /// Facts of a row of `Bridge`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct BridgeFacts {
     /// 16 hexadecimal digits; `None` for a nonexistent bridge.
     pub datapath_id: Option<String>,
@@ -71,7 +71,7 @@ pub struct BridgeFacts {
 }
 
 /// Facts of a row of `Port`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PortFacts {
     /// Status.
     pub status: StringMap,
@@ -82,7 +82,7 @@ pub struct PortFacts {
 }
 
 /// Values of a row's columns that link protocols write, by name; those that are left out are empty.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct LinkFacts(pub(super) BTreeMap<&'static str, LinkValue>);
 
 impl LinkFacts {
@@ -101,7 +101,7 @@ impl LinkFacts {
 }
 
 /// Up or down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpDown {
     /// `up`
     Up,
@@ -110,7 +110,7 @@ pub enum UpDown {
 }
 
 /// Duplex of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Duplex {
     /// `half`
     Half,
@@ -119,7 +119,7 @@ pub enum Duplex {
 }
 
 /// Facts of a row of `Interface`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct InterfaceFacts {
     /// OpenFlow number, 65534 for a bridge's own; -1 if it could not be opened.
     pub ofport: i64,
@@ -157,7 +157,7 @@ impl InterfaceFacts {
 }
 
 /// Role of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ControllerRole {
     /// Equal.
     Other,
@@ -168,7 +168,7 @@ pub enum ControllerRole {
 }
 
 /// Facts of a row of `Controller`. `status` has `state`, `sec_since_connect`, `sec_since_disconnect`, `last_error`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct ControllerFacts {
     /// Whether it is connected.
     pub is_connected: bool,
@@ -179,7 +179,7 @@ pub struct ControllerFacts {
 }
 
 /// Facts of a row of `Manager`; `status` as of a controller, and `n_connections`, `bound_port`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct ManagerFacts {
     /// Whether it is connected.
     pub is_connected: bool,

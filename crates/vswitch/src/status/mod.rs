@@ -4,6 +4,8 @@
 //! transaction is in flight; a failed one is rebuilt from the facts at that time, after an exponential back-off.
 //! Without the lock nothing is written. `cur_cfg` follows [`Writeback::acknowledged`], never `next_cfg` directly,
 //! and is written in one transaction with the facts, so that a waiting client finds the numbers of its ports.
+//!
+//! A row that had the values of its facts is compared again only once the row or the facts change.
 
 mod columns;
 mod facts;
@@ -11,9 +13,10 @@ mod facts;
 mod tests;
 mod trunks;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
-use ovsdb::client::{ColumnValue, Replica, TxnBuilder, TxnOutcome};
+use ovsdb::client::{ColumnValue, Replica, RowMark, TxnBuilder, TxnOutcome};
 use ovsdb::value::{Datum, Uuid};
 
 pub use facts::{
@@ -44,6 +47,8 @@ pub struct Writeback {
     not_before_ms: u64,
     acknowledged: Option<i64>,
     missing: BTreeSet<String>,
+    /// Rows with the values of their facts.
+    settled: Settled,
     /// To write.
     trunks: TrunkChanges,
     /// Changes in the transaction in flight.
@@ -64,6 +69,7 @@ impl Writeback {
             not_before_ms: 0,
             acknowledged: None,
             missing: BTreeSet::new(),
+            settled: Settled::new(),
             trunks: TrunkChanges::new(),
             trunks_in_flight: TrunkChanges::new(),
         }
@@ -118,8 +124,14 @@ impl Writeback {
             return None;
         }
         let with_statistics = now_ms >= self.stats_due_ms;
-        let mut writing =
-            Writing { replica, missing: &self.missing, with_statistics, txn: TxnBuilder::new() };
+        let mut writing = Writing {
+            replica,
+            missing: &self.missing,
+            settled: &mut self.settled,
+            differs: false,
+            with_statistics,
+            txn: TxnBuilder::new(),
+        };
         if let Some(lock) = &self.lock {
             writing.txn.assert_lock(lock);
         }
@@ -133,6 +145,7 @@ impl Writeback {
         changed |= writing.rows("Controller", &facts.controllers, columns::of_controller);
         changed |= writing.rows("Manager", &facts.managers, columns::of_manager);
         let txn = writing.txn;
+        self.forget_rows(facts);
         if !changed {
             if with_statistics {
                 self.stats_due_ms = now_ms.saturating_add(self.stats_interval_ms);
@@ -143,6 +156,16 @@ impl Writeback {
         self.trunks_in_flight = trunks;
         self.stats_in_flight = with_statistics;
         Some(txn)
+    }
+
+    /// Forgets rows without facts, once there are many.
+    fn forget_rows(&mut self, facts: &Facts) {
+        let Facts { interfaces, bridges, ports, mirrors, controllers, managers, .. } = facts;
+        let tables = [interfaces.len(), bridges.len(), ports.len(), mirrors.len()];
+        let rows = tables.into_iter().sum::<usize>() + controllers.len() + managers.len();
+        if self.settled.len() > 2 * rows {
+            self.settled.retain(|uuid, _| interfaces.contains_key(uuid) || ports.contains_key(uuid));
+        }
     }
 
     /// Reports the outcome of the transaction in flight.
@@ -190,10 +213,16 @@ impl Writeback {
     }
 }
 
+/// Rows with the values of their facts: their contents, and a hash of the facts.
+type Settled = HashMap<Uuid, (RowMark, u64)>;
+
 /// A transaction under construction.
 struct Writing<'a> {
     replica: &'a Replica,
     missing: &'a BTreeSet<String>,
+    settled: &'a mut Settled,
+    /// A column of the last row differs, whether it is due or not.
+    differs: bool,
     with_statistics: bool,
     txn: TxnBuilder,
 }
@@ -207,11 +236,28 @@ impl Writing<'_> {
         }
     }
 
-    fn rows<F>(&mut self, table: &str, facts: &BTreeMap<Uuid, F>, columns: fn(&F) -> Vec<Column>) -> bool {
+    fn rows<F: Hash>(
+        &mut self,
+        table: &str,
+        facts: &BTreeMap<Uuid, F>,
+        columns: fn(&F) -> Vec<Column>,
+    ) -> bool {
         let empty = columns::empty(self.replica, table);
+        let hasher = BuildHasherDefault::<DefaultHasher>::new();
         let mut changed = false;
         for (uuid, facts) in facts {
+            let Some(mark) = self.replica.mark(table, *uuid) else { continue };
+            let state = (mark, hasher.hash_one(facts));
+            if self.settled.get(uuid) == Some(&state) {
+                continue;
+            }
+            self.differs = false;
             changed |= self.row(table, *uuid, columns(facts).into_iter().chain(empty.iter().cloned()));
+            if self.differs {
+                self.settled.remove(uuid);
+            } else {
+                self.settled.insert(*uuid, state);
+            }
         }
         changed
     }
@@ -222,13 +268,18 @@ impl Writing<'_> {
         if self.missing.contains(table) {
             return false;
         }
+        let mut any = false;
         let differs = |(name, new, when): Column| {
             let old = row.datum(name)?;
-            let writes = *old != new && self.is_due(when, old, &new);
+            if *old == new {
+                return None;
+            }
+            any = true;
             let known = || !self.missing.contains(&format!("{table}.{name}"));
-            (writes && known()).then(|| (name, ColumnValue::from(new)))
+            (self.is_due(when, old, &new) && known()).then(|| (name, ColumnValue::from(new)))
         };
         let columns: Vec<_> = columns.into_iter().filter_map(differs).collect();
+        self.differs |= any;
         if columns.is_empty() {
             return false;
         }

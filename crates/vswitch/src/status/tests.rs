@@ -390,3 +390,33 @@ fn from_rows_to_commands_to_rows() {
     }
     assert_eq!(planner.plan(world.bed.desired()), vec![], "what was written asks for nothing");
 }
+
+#[test]
+fn a_settled_row_is_compared_again_once_it_or_its_facts_change() {
+    let mut world = World::new();
+    world.interface("p1").ofport = 1;
+    assert_eq!(world.write(0), 1);
+    assert_eq!(world.write(1), 0);
+    assert_eq!(world.writeback.settled.len(), 1, "the row has the values of its facts");
+    // Another client writes into it.
+    let row = world.bed.row("Interface", "p1");
+    let mut txn = TxnBuilder::new();
+    txn.update("Interface", row, [("ofport", ColumnValue::from(Datum::from(9)))]);
+    assert!(matches!(world.bed.commit(txn), TxnOutcome::Success { .. }));
+    assert_eq!(world.write(2), 1);
+    assert_eq!(world.shown("Interface", "p1", "ofport"), "1");
+    assert_eq!(world.write(3), 0);
+    world.interface("p1").ofport = 2;
+    assert_eq!(world.write(4), 1);
+    assert_eq!(world.shown("Interface", "p1", "ofport"), "2");
+    // Statistics that are not due keep a row from being settled.
+    world.interface("p1").statistics = [("rx_packets".to_string(), 5)].into();
+    assert_eq!((world.write(5), world.writeback.settled.len()), (0, 0));
+    assert_eq!(world.write(5000), 1);
+    assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 5}");
+    // Rows without facts are forgotten.
+    world.write(5001);
+    world.facts.interfaces.clear();
+    world.write(5002);
+    assert!(world.writeback.settled.is_empty());
+}
