@@ -81,6 +81,11 @@ outer=
 init=
 trial=
 
+# Removes the groups of a system; its processes end a little after its first one.
+empty_group() {
+    find "$group" -mindepth 1 -depth -type d -exec rmdir {} +
+}
+
 # Ends the running system.
 down() {
     [ -n "$outer" ] || return 0
@@ -88,12 +93,14 @@ down() {
     wait "$outer" 2>/dev/null || true
     outer=
     umount -R "$trial/root" 2>/dev/null || umount -l "$trial/root"
-    find "$group" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || true
+    until_true 20 empty_group
 }
 
 leave() {
     down
-    find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    rmdir "$group"
+    umount -l "$work"
+    rmdir "$work"
 }
 trap leave EXIT
 
