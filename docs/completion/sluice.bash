@@ -125,6 +125,7 @@ revalidator/wait
 rstp/show
 rstp/tcn
 set-options
+sluice/handover
 sluice/help
 sluice/status
 stp/show

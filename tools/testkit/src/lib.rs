@@ -53,8 +53,8 @@ pub use stock::{start_stock, start_stock_with, stock_root, wait_for_processors};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{
-    Capture, Iperf3Options, Iperf3Report, PingReport, all_answered, iperf3_client, iperf3_server, ping,
-    reachable,
+    Capture, Iperf3Options, Iperf3Report, PingReport, all_answered, iperf3_client, iperf3_server,
+    patient_receiver, ping, reachable,
 };
 pub use wait::{listens, pace, patience, wait_for};
 

@@ -1,9 +1,10 @@
 //! Programs that send and capture packets: ping, iperf3, tcpdump.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
 use crate::command::{Running, Signal};
@@ -74,6 +75,16 @@ pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
         (Err(why), Some(cause)) => bail!("{why}; the last ping: {cause:#}"),
         (waited, _) => waited,
     }
+}
+
+/// A UDP socket at a port of all addresses, with a receive buffer that holds the datagrams of a reader that waits.
+///
+/// # Errors
+/// The port is taken.
+pub fn patient_receiver(port: u16) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(("0.0.0.0", port))?;
+    set_socket_recv_buffer_size_force(&socket, 64 << 20)?;
+    Ok(socket)
 }
 
 /// Starts an iperf3 server on a TCP port and waits until it listens.

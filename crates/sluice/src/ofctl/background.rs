@@ -126,9 +126,13 @@ impl Settings {
             false => None,
         };
         let detached = match self.monitor && LASTING.contains(&command) {
-            true => sys::monitor::monitor("ovs-ofctl", detached, !self.no_chdir, |notice, text| {
-                self.log_for_monitor(notice, text)
-            })
+            true => sys::monitor::monitor(
+                "ovs-ofctl",
+                detached,
+                !self.no_chdir,
+                |notice, text| self.log_for_monitor(notice, text),
+                || std::io::Error::other("it hands over to no other process"),
+            )
             .context("cannot watch over the command")?,
             false => detached,
         };

@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Command] = &[
         "sluice/handover",
         "[program]",
         0..=1,
-        "start a new process, from a program or this one's, and hand the switch over to it without loss",
+        "start a new process, from a program or the same one, and hand the switch over to it",
         handover,
     ),
     command("sluice/help", "[command]", 0..=1, "show the arguments and purpose of all commands or one", help),

@@ -2,10 +2,10 @@
 
 use super::notes::{self, Note};
 use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
-use crate::inherited::{Inherited, InheritedDatapath};
+use crate::inherited::InheritedDatapath;
 use crate::link_protocols::SavedSession;
 use crate::reactor::Reactor;
-use crate::switch::Switch;
+use crate::switch::{Inherited, Switch};
 use crate::turn::Turn;
 use anyhow::{Context as _, Result, bail, ensure};
 use dpif_netdev::{Inheritance, LentPort, QueuePlace};

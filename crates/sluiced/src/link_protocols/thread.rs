@@ -271,7 +271,7 @@ impl Runner {
             }
         }
         for protocol in Protocol::ALL {
-            // Nobody is told of these ends.
+            // These ends are no news: the sessions go on.
             while self.engines.get(*protocol).take_report().is_some() {}
         }
         let name = |configure: &Configure| (configure.port.interface.clone(), configure.settings.protocol());

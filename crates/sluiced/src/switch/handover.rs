@@ -3,7 +3,7 @@
 use super::Switch;
 use super::restore::learn;
 use crate::db::Db;
-use crate::inherited::LentDatapath;
+use crate::inherited::{InheritedDatapath, LentDatapath};
 use crate::instances::Instance;
 use crate::link_protocols::{LinkProtocols, SavedSession};
 use crate::reactor::Reactor;
@@ -43,6 +43,17 @@ pub(crate) enum Role {
     Succeeding,
     /// That has ended; the lock is awaited.
     Claiming,
+}
+
+/// The switch that this process succeeds to.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    /// Its datapaths by name.
+    pub(crate) datapaths: BTreeMap<String, InheritedDatapath>,
+    /// Bytes of its state file when it was described.
+    pub(crate) state_bytes: u64,
+    /// Sessions of its link protocols then.
+    pub(crate) sessions: Vec<SavedSession>,
 }
 
 /// Has link protocols begin with the sessions of another process, which runs: they do nothing until the change.
