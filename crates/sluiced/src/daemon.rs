@@ -385,6 +385,10 @@ impl Daemon {
             probes::loop_begins();
             self.replace_lost_server(config);
             let handover = self.hand_over(config);
+            if let Some(exit) = self.plane.exit.filter(|exit| exit.handed_over) {
+                // Nothing is answered any longer: the successor would not know.
+                return Ok(exit);
+            }
             let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;
             let mut next = db.run(reactor);
             next = next.and(switch.run(db, reactor));
