@@ -255,7 +255,7 @@ mod tests {
             ("st", "status"),
             ("completion ", "bash fish zsh"),
             ("completion z", "zsh"),
-            ("ctl re", "record-hostname-if-not-set restart"),
+            ("ctl re", "record-hostname-if-not-set reload restart"),
             ("ctl start --no-mo", "--no-monitor"),
             ("vsctl add-p", "add-port"),
             ("vsctl del-br ", "br-int br0"),

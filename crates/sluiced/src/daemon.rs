@@ -3,12 +3,14 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
 //! command that started the daemon returns when the first configuration is in force.
 
+mod handover;
+
 use super::appctl::{self, Answer};
 use super::claim::{self, Claim, Look, Seeker};
 use super::config::{COMPATIBLE, DaemonConfig, Exit};
-use super::control_plane::{ControlPlane, HandoverState};
+use super::control_plane::ControlPlane;
 use super::db::{Db, MANAGERS};
-use super::handover::{Leaving, Step, Succession};
+use super::handover::{Leaving, Succession};
 use super::implementations::Chosen;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
@@ -312,67 +314,6 @@ impl Daemon {
         drop(leaving);
     }
 
-    /// Goes on with a handover to a successor, if one is wanted or under way.
-    fn hand_over(&mut self, config: &DaemonConfig) -> Turn {
-        let plane = &mut self.plane;
-        if let HandoverState::Wanted(program) = &plane.handover {
-            let program = program.clone();
-            match Leaving::start(&config.program, program.as_deref(), &mut plane.switch, &mut plane.reactor) {
-                Ok(Some(leaving)) => {
-                    plane.handover = HandoverState::UnderWay;
-                    self.leaving = Some(leaving);
-                }
-                Ok(None) => return Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS),
-                Err(why) => self.stay(&why),
-            }
-        }
-        let Some(leaving) = &mut self.leaving else { return Turn::DONE };
-        match leaving.run(&mut self.plane.switch, &mut self.plane.db) {
-            Ok(Step::Going(turn)) => turn,
-            Ok(Step::Over) => {
-                self.service.succeeded_by(leaving.successor());
-                self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
-                Turn::DONE
-            }
-            Err(why) => {
-                self.stay(&why);
-                Turn::MORE
-            }
-        }
-    }
-
-    /// The handover failed: this process goes on, and answers the commands that wait for it.
-    fn stay(&mut self, why: &str) {
-        log::error!(target: "handover", "{why}; this process goes on");
-        (self.leaving, self.plane.handover) = (None, HandoverState::None);
-        self.plane.switch.stay();
-        let is_exit = |(_, wait): &mut (Request, appctl::Wait)| matches!(wait, appctl::Wait::Handover);
-        for (request, _) in self.waiting.extract_if(.., is_exit) {
-            self.unixctl.reply(&request, Err(why.to_string()), &mut self.plane.reactor);
-        }
-    }
-
-    /// Goes on with the succession of another process.
-    fn succeed(&mut self, config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<()> {
-        if let Some(under_way) = succession
-            && under_way.run(&mut self.plane.switch, &mut self.plane.reactor)? == Step::Over
-        {
-            *succession = None;
-            self.plane.switch.claim(&mut self.plane.reactor);
-            self.claims_database = self.seeker.is_some();
-            if !self.claims_database {
-                self.plane.reactor.lent.clear();
-            }
-            if let Some(path) = &config.pid_file {
-                match PidFile::create(path, config.overwrite_pid_file) {
-                    Ok(file) => self.pid_file = Some(file),
-                    Err(e) => log::error!(target: "daemon_unix", "{e}"),
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn main_loop(
         &mut self,
         config: &DaemonConfig,
@@ -385,8 +326,8 @@ impl Daemon {
             probes::loop_begins();
             self.replace_lost_server(config);
             let handover = self.hand_over(config);
+            // Nothing is answered any longer: the successor would not know.
             if let Some(exit) = self.plane.exit.filter(|exit| exit.handed_over) {
-                // Nothing is answered any longer: the successor would not know.
                 return Ok(exit);
             }
             let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;

@@ -143,6 +143,10 @@ pub struct Iperf3Report {
     pub json: Value,
 }
 
+/// Further tries to connect to an iperf3 server, and the pause before each.
+const CONNECT_TRIES: u32 = 5;
+const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+
 /// Sends to an iperf3 server, to the end.
 ///
 /// # Errors
@@ -155,7 +159,15 @@ pub fn iperf3_client(from: &Netns, server: IpAddr, options: &Iperf3Options) -> R
         cmd = cmd.args(["-u", "-b", &rate.to_string()]);
     }
     let limit = Duration::from_secs(u64::from(options.time_s) + 20);
-    let out = cmd.args(&options.more).limit(limit).output()?;
+    let cmd = cmd.args(&options.more).limit(limit);
+    let mut out = cmd.output()?;
+    // A server opens its socket anew after some tests, and so resets a client that connects just then.
+    let mut tries = CONNECT_TRIES;
+    while tries > 0 && out.stdout.contains("unable to connect to server: Connection re") {
+        tries -= 1;
+        std::thread::sleep(CONNECT_PAUSE);
+        out = cmd.output()?;
+    }
     parse_iperf3(&out.stdout)
         .with_context(|| format!("iperf3 from {} to {server}: {}", from.name(), out.stderr))
 }

@@ -82,6 +82,7 @@ fn run(options: &Options) -> Result<bool> {
         Action::Start => start::start(options, &places),
         Action::Stop => process::stop(&places),
         Action::Restart => Ok(process::stop(&places)? && start::start(options, &places)?),
+        Action::Reload => start::reload(&places),
         Action::Status => status(&places),
         Action::Version => start::version(),
         Action::Check => preflight::check(options, &places),

@@ -17,6 +17,8 @@ pub(crate) enum Action {
     Stop,
     /// Stop, then start
     Restart,
+    /// Hand the running switch over to a new process of the installed program, without loss of packets
+    Reload,
     /// Print whether the daemon runs; exit code 1 if not
     Status,
     /// Print the version of the installed daemon, and of the running one if they differ

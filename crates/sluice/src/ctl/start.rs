@@ -11,12 +11,14 @@ use anyhow::{Context as _, Result};
 
 use super::options::Options;
 use super::process::{self, Found};
-use super::{DAEMON, Places, identity, report};
+use super::{DAEMON, PROGRAM, Places, identity, report};
 use crate::appctl;
-use crate::remote::{Deadline, print};
+use crate::remote::{Deadline, complain, print};
 
 /// Maximum wait for the reply of `version`.
 const VERSION_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum wait for a handover, longer than that of the daemon for its successor.
+const HANDOVER_LIMIT: Duration = Duration::from_secs(180);
 
 /// The program of the daemon: beside this one, as in a build folder, or in `sbin` beside its `bin`; else on the PATH.
 pub(super) fn program() -> PathBuf {
@@ -98,6 +100,24 @@ pub(super) fn start(options: &Options, places: &Places) -> Result<bool> {
         identity::record_hostname_later(options.no_full_hostname)?;
     }
     Ok(true)
+}
+
+/// Hands the running switch over to a new process of the installed program; whether that has the role.
+pub(super) fn reload(places: &Places) -> Result<bool> {
+    match process::find(places)? {
+        Found::Running(daemon) if daemon.is_ours() => {}
+        Found::Running(daemon) => return Ok(report(&format!("Handing over {DAEMON}: {daemon}"), false)),
+        Found::Stale(_) | Found::None => return Ok(report(&format!("{DAEMON} is not running"), false)),
+    }
+    // A program of the PATH has the name that the daemon was started by.
+    let program = program().is_absolute().then(|| program().display().to_string());
+    let arguments: Vec<String> = program.into_iter().collect();
+    let deadline = Deadline::within(HANDOVER_LIMIT);
+    let answer = appctl::call(appctl::DEFAULT_TARGET, "sluice/handover", &arguments, deadline)?;
+    if let appctl::Answer::Error(why) = &answer {
+        complain(PROGRAM, why.trim());
+    }
+    Ok(report(&format!("Handing over {DAEMON}"), matches!(answer, appctl::Answer::Text(_))))
 }
 
 /// Prints the version of the installed daemon, and of a running one with another.

@@ -6,7 +6,7 @@ use crate::config::Program;
 use crate::db::Db;
 use crate::reactor::Reactor;
 use crate::stream::Listener;
-use crate::switch::Switch;
+use crate::switch::{FlowWalk, Switch};
 use crate::turn::Turn;
 use dpif::CtExport;
 use dpif_netdev::QueuePlace;
@@ -28,8 +28,8 @@ enum Stage {
     Writing(Receiver<io::Result<u64>>),
     /// The successor prepares.
     Preparing,
-    /// It gets the connections so far.
-    Tracking(Receiver<Result<Exports, String>>),
+    /// It gets the connections so far, and the keys of flows.
+    Exporting(Receiver<Result<Exports, String>>),
     /// It installs flows.
     Warming(Exports),
     /// It forwards.
@@ -126,22 +126,18 @@ impl Leaving {
                 Err(TryRecvError::Empty) => {}
             }
         }
-        if let Stage::Tracking(exported) = &self.stage {
+        if let Stage::Exporting(exported) = &self.stage {
             match exported.try_recv() {
-                Ok(exports) => {
-                    let exports = exports.map_err(|e| self.broken(&e))?;
-                    self.send_flows(switch)?;
-                    self.stage = Stage::Warming(exports);
-                }
+                Ok(exports) => self.stage = Stage::Warming(exports.map_err(|e| self.broken(&e))?),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => {
-                    return Err("the connections cannot be exported".to_string());
+                    return Err("connections and flows cannot be exported".to_string());
                 }
             }
         }
         while let Some(note) = self.receive(Duration::ZERO)? {
             match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
-                (Note::Ready, Stage::Preparing) => self.stage = Stage::Tracking(self.export(switch)?),
+                (Note::Ready, Stage::Preparing) => self.stage = Stage::Exporting(self.export(switch)?),
                 (Note::Warm, Stage::Warming(exports)) => {
                     self.change(switch, db, exports)?;
                     self.stage = Stage::Over;
@@ -155,40 +151,27 @@ impl Leaving {
             return Err(format!("the new process was not ready within {} s", PREPARATION_MAX.as_secs()));
         }
         let look_ms = match self.stage {
-            Stage::Writing(_) | Stage::Tracking(_) => LOOK_MS,
+            Stage::Writing(_) | Stage::Exporting(_) => LOOK_MS,
             Stage::Preparing | Stage::Warming(_) | Stage::Over => self.until_ms - now_ms,
         };
         Ok(Step::Going(Turn::at(sys::clock::monotonic_ms() + look_ms)))
     }
 
-    /// Sends the connections of all datapaths on a thread of its own, twice: the second pass has those that changed during the
-    /// first.
+    /// Sends the connections of all datapaths, twice, and the keys of their flows, on a thread of its own. The second pass has the
+    /// connections that changed during the first.
     fn export(&self, switch: &Switch) -> Result<Receiver<Result<Exports, String>>, String> {
-        let mut exports = switch.exports();
+        let (mut exports, flows) = (switch.exports(), switch.flow_walks());
         let (done, exported) = sync_channel(1);
         let channel = self.channel.clone();
         let run = move || {
             let sent =
                 [(); 2].iter().try_for_each(|()| send_connections(&channel, &mut exports, MESSAGE_MAX));
+            let sent = sent.and_then(|()| send_flows(&channel, &flows).map_err(|e| e.to_string()));
             // The main loop may have given up.
             let _ = done.send(sent.map(|()| exports));
         };
         let thread = std::thread::Builder::new().name("handover".to_string()).spawn(run);
         thread.map(|_| exported).map_err(|e| format!("cannot start a thread: {e}"))
-    }
-
-    /// Sends the keys of all flows: the successor makes flows of its own from them.
-    fn send_flows(&self, switch: &Switch) -> Result<(), String> {
-        let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
-        let mut sent = Ok(());
-        switch.each_flow(|datapath, ufid, core, key| {
-            if sent.is_ok() {
-                sent = sender.add(Note::Flow(datapath.to_string(), ufid, core, Box::new(key)));
-            }
-        });
-        sent.and_then(|()| sender.add(Note::FlowsEnd))
-            .and_then(|()| sender.flush())
-            .map_err(|e| self.broken(&e))
     }
 
     /// Stops receiving, and waits until the successor forwards.
@@ -296,6 +279,20 @@ fn send_connections(channel: &Channel, exports: &mut Exports, limit: Duration) -
         }
     }
     Ok(())
+}
+
+/// Sends the keys of all flows: the successor makes flows of its own from them.
+fn send_flows(channel: &Channel, walks: &[FlowWalk]) -> io::Result<()> {
+    let mut sender = Sender::new(channel, MESSAGE_MAX);
+    let mut sent = Ok(());
+    for walk in walks {
+        walk.each(|datapath, ufid, core, key| {
+            if sent.is_ok() {
+                sent = sender.add(Note::Flow(datapath.to_string(), ufid, core, Box::new(key)));
+            }
+        });
+    }
+    sent.and_then(|()| sender.add(Note::FlowsEnd)).and_then(|()| sender.flush())
 }
 
 impl Drop for Leaving {

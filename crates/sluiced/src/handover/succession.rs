@@ -15,7 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use sys::channel::Channel;
 
-/// Most flows and places kept at a time.
+/// Most flows, sessions and places kept at a time, of each.
 const NOTES_MAX: usize = 4 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,11 +139,11 @@ impl Succession {
 
     fn follow(&mut self, note: Note, switch: &mut Switch, reactor: &mut Reactor) -> Result<()> {
         ensure!(self.stage == Stage::Ready, "unexpected from the process to succeed: {note}");
+        let places: usize = self.places.values().map(Vec::len).sum();
+        let kept = self.flows.len().max(self.sessions.len()).max(places);
+        ensure!(kept < NOTES_MAX, "too much from the process to succeed: {note}");
         match note {
-            Note::Flow(datapath, ufid, core, key) if self.flows.len() < NOTES_MAX => {
-                self.flows.push((datapath, ufid, core, *key));
-            }
-            Note::Flow(..) => {}
+            Note::Flow(datapath, ufid, core, key) => self.flows.push((datapath, ufid, core, *key)),
             Note::FlowsEnd => {
                 switch.inherit_flows(std::mem::take(&mut self.flows));
                 self.tell(Note::Warm)?;

@@ -64,6 +64,30 @@ pub(super) fn succeed_sessions(link_protocols: &mut LinkProtocols, sessions: &[S
     link_protocols.hold_from_start();
 }
 
+/// A walk over the flows of a datapath.
+pub(crate) struct FlowWalk {
+    datapath: String,
+    backer: Arc<Backer>,
+}
+
+impl FlowWalk {
+    /// Calls `f` with the name of the datapath, the name, thread and key of each flow that begins at a port.
+    pub(crate) fn each(&self, mut f: impl FnMut(&str, Ufid, u16, FlowKey)) {
+        let mut walk = Some(Walk::default());
+        while let Some(from) = walk {
+            let mut some = Vec::new();
+            walk = self.backer.ukeys.each(from, |ufid, pmd, ukey| {
+                let key = ukey.flow.key();
+                if let (PmdId::Core(core), 0) = (pmd, key.base.recirc_id) {
+                    some.push((ufid, core, key));
+                }
+            });
+            // Flows are locked no longer.
+            some.into_iter().for_each(|(ufid, core, key)| f(&self.datapath, ufid, core, key));
+        }
+    }
+}
+
 /// Last counters of the process that this one succeeded.
 #[derive(Default)]
 pub(super) struct LastCounters {
@@ -153,19 +177,10 @@ impl Switch {
         log::warn!(target: "handover", "{datapath}: connections: {why}");
     }
 
-    /// Calls `f` with the name of the datapath, the name, thread and key of each flow that begins at a port.
-    pub(crate) fn each_flow(&self, mut f: impl FnMut(&str, Ufid, u16, FlowKey)) {
-        for instance in self.instances.iter() {
-            let mut walk = Some(Walk::default());
-            while let Some(from) = walk {
-                walk = instance.backer.ukeys.each(from, |ufid, pmd, ukey| {
-                    let key = ukey.flow.key();
-                    if let (PmdId::Core(core), 0) = (pmd, key.base.recirc_id) {
-                        f(instance.name(), ufid, core, key);
-                    }
-                });
-            }
-        }
+    /// Walks over the flows of all datapaths, for any thread.
+    pub(crate) fn flow_walks(&self) -> Vec<FlowWalk> {
+        let of = |i: &Instance| FlowWalk { datapath: i.name().to_string(), backer: i.backer.clone() };
+        self.instances.iter().map(of).collect()
     }
 
     /// Stops receiving on all datapaths; returns the places of their queues.

@@ -77,6 +77,14 @@ fn a_daemon_starts_restarts_and_stops_without_a_service_manager() {
         (status.status.code(), status.stdout),
         (Some(0), format!("sluiced is running with pid {pid}\n"))
     );
+    let reloaded = machine.ctl(&["reload"]);
+    assert!(reloaded.status.success() && reloaded.stdout == "Handing over sluiced.\n", "{reloaded:?}");
+    let pid_of_new = || {
+        let text = std::fs::read_to_string(machine.run.join("ovs-vswitchd.pid")).unwrap_or_default();
+        Some(text.trim().to_string()).filter(|new| !new.is_empty() && *new != pid)
+    };
+    wait_for(LIMIT, "the pid file of the new process", || pid_of_new().is_some()).unwrap();
+    let pid = machine.pid();
     let id = std::fs::read_to_string(machine.settings.path().join("openvswitch/system-id.conf")).unwrap();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for (key, value) in [("system-id", id.trim()), ("rundir", &run), ("hostname", host.trim()), ("a", "b c")]

@@ -8,8 +8,7 @@ use crate::spanning_tree::{rstp, stp};
 use std::collections::BTreeMap;
 
 /// Words of the two protocols.
-const STP: &str = "stp";
-const RSTP: &str = "rstp";
+const WORDS: [&str; 2] = ["stp", "rstp"];
 
 /// A state that is right in itself.
 fn check(former: &Former) -> Result<(), String> {
@@ -19,7 +18,7 @@ fn check(former: &Former) -> Result<(), String> {
     if word.is_empty() {
         return Ok(());
     }
-    let mut tree = match Settings::plain(word == RSTP).bridge {
+    let mut tree = match Settings::plain(word == WORDS[1]).bridge {
         BridgeSettings::Stp(_, settings) => Tree::Stp(stp::Bridge::new("", &settings, then_ms)),
         BridgeSettings::Rstp(_, settings) => Tree::Rstp(rstp::Bridge::new(&settings, then_ms)),
     };
@@ -30,8 +29,8 @@ fn check(former: &Former) -> Result<(), String> {
 impl Tree {
     fn word(&self) -> &'static str {
         match self {
-            Tree::Stp(_) => STP,
-            Tree::Rstp(_) => RSTP,
+            Tree::Stp(_) => WORDS[0],
+            Tree::Rstp(_) => WORDS[1],
         }
     }
 
