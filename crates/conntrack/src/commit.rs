@@ -159,6 +159,22 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
+        self.insert_unless(number, keys, now_ms, |n, _| n == 0 || unique)
+    }
+
+    /// Inserts the keys of a locked record, unless another connection has one: `excludes` tells whether one that has the key of
+    /// that number in that direction excludes it.
+    pub(crate) fn insert_unless<const W: usize>(
+        &self,
+        number: u32,
+        keys: [[u64; W]; 2],
+        now_ms: u64,
+        excludes: impl Fn(usize, Direction) -> bool,
+    ) -> Result<[u64; W], NotInserted>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
         let slab = Family::<W>::slab(self);
         let is_v6 = <[u64; W]>::IS_V6;
         let hashes = [self.hash.of(&keys[0]), self.hash.of(&keys[1])];
@@ -169,11 +185,11 @@ impl Tracker {
         };
         for _ in 0..INSERTIONS_MAX {
             let same = |tag, n: usize| {
-                (n == 0 || unique)
-                    && RecordPlace::of_tag(tag, is_v6).is_some_and(|place| {
-                        let record = slab.record(place.number);
-                        record.key(place.direction) == keys[n] && record.is_live()
-                    })
+                let place = RecordPlace::of_tag(tag, is_v6);
+                place.filter(|place| excludes(n, place.direction)).is_some_and(|place| {
+                    let record = slab.record(place.number);
+                    record.key(place.direction) == keys[n] && record.is_live()
+                })
             };
             match self.index.insert_both(hashes, tags, same) {
                 Ok(()) => return Ok(keys[1]),

@@ -216,8 +216,8 @@ impl Import<'_> {
         true
     }
 
-    /// Makes a connection; `false`: there is one of its key by now. As for a packet that is not translated, another one may
-    /// have the reply key.
+    /// Makes a connection; `false`: there is one of its key by now. Another one may have its keys in the other direction: one
+    /// that was made later, or that has ended since.
     fn make<const W: usize>(&self, new: &Carried<W>) -> Result<bool, &'static str>
     where
         [u64; W]: Words,
@@ -238,7 +238,8 @@ impl Import<'_> {
             self.tracker.parents.add(number, new.orig.key(), parent.key());
         }
         self.note_helper(new);
-        let inserted = self.tracker.insert(number, [new.orig, new.reply], false, self.now_ms);
+        let excludes = |n: usize, direction: Direction| n == 0 && !direction.is_reply();
+        let inserted = self.tracker.insert_unless(number, [new.orig, new.reply], self.now_ms, excludes);
         if inserted.is_ok() {
             self.tracker.limits.count_created(zone);
             return Ok(true);
