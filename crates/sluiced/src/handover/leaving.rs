@@ -138,6 +138,13 @@ impl Leaving {
         while let Some(note) = self.receive(Duration::ZERO)? {
             match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
                 (Note::Ready, Stage::Preparing) => self.stage = Stage::Exporting(self.export(switch)?),
+                // The thread is about to end.
+                (Note::Warm, Stage::Exporting(exported)) => {
+                    let exports = exported.recv_timeout(MESSAGE_MAX).map_err(|e| e.to_string())??;
+                    self.change(switch, db, exports)?;
+                    self.stage = Stage::Over;
+                    return Ok(Step::Over);
+                }
                 (Note::Warm, Stage::Warming(exports)) => {
                     self.change(switch, db, exports)?;
                     self.stage = Stage::Over;
