@@ -7,7 +7,7 @@ use crate::frames::{FRAME_BYTES, Frames, Stamp};
 use crate::ledger::Ledger;
 use anyhow::{Context, Result};
 use netdev::link::{self, LinkStats};
-use netdev::{Port, RxQueue, SystemOptions, TxQueue};
+use netdev::{Port, RxMethod, RxQueue, SystemOptions, TxQueue};
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool};
 use std::time::{Duration, Instant};
 use testkit::Topology;
@@ -86,7 +86,9 @@ impl Line {
     pub(crate) fn open(net: &Topology) -> Result<Line> {
         let (a, b) = (&net.hosts[0], &net.hosts[1]);
         let generator = a.netns.enter(|| Port::open_system(&a.dev, &SystemOptions::default())?.tx())?;
-        let options = SystemOptions { ring_slots: SINK_SLOTS, ..SystemOptions::default() };
+        // The sink never reviews its queue, so it needs its ring from the start.
+        let options =
+            SystemOptions { rx_method: RxMethod::Ring, ring_slots: SINK_SLOTS, ..SystemOptions::default() };
         let sink = b.netns.enter(|| {
             let mut port = Port::open_system(&b.dev, &options)?;
             let tx = port.tx()?;
