@@ -85,7 +85,7 @@ impl Line {
     /// Opens both ends.
     pub(crate) fn open(net: &Topology) -> Result<Line> {
         let (a, b) = (&net.hosts[0], &net.hosts[1]);
-        let generator = a.netns.enter(|| Port::open_system(&a.dev, &SystemOptions::default())?.tx())?;
+        let generator = a.netns.enter(|| Port::open_system(&a.dev, &sender_options())?.tx())?;
         // The sink never reviews its queue, so it needs its ring from the start.
         let options =
             SystemOptions { rx_method: RxMethod::Ring, ring_slots: SINK_SLOTS, ..SystemOptions::default() };
@@ -238,4 +238,9 @@ impl Run {
         }
         Ok(losses)
     }
+}
+
+/// Options of a port that only sends: sockets of its own from the start.
+pub(crate) fn sender_options() -> SystemOptions {
+    SystemOptions { rx_method: RxMethod::Ring, ..SystemOptions::default() }
 }

@@ -303,7 +303,11 @@ impl PortDevice for SystemDevice {
             buffer_bytes: options.tx_buffer_bytes,
         };
         let offload = options.vnet_hdr && options.tx_offload;
-        let usual = tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr };
+        let own = (options.own_tx_sockets && options.rx_method == RxMethod::Ring)
+            .then(|| opener.open_own(offload).ok())
+            .flatten();
+        let usual = own
+            .unwrap_or_else(|| tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr });
         let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, options.own_tx_sockets);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }

@@ -40,7 +40,7 @@ impl Opener {
     ///
     /// # Errors
     /// The process has too many of them, or the kernel refuses.
-    fn open_own(&self, offload: bool) -> io::Result<Sockets> {
+    pub(super) fn open_own(&self, offload: bool) -> io::Result<Sockets> {
         let places = OwnSockets::take(1 + usize::from(offload));
         let _places = places.ok_or_else(|| io::Error::other("no socket is left"))?;
         let unfinished = if offload { Some(self.open(true)?) } else { None };

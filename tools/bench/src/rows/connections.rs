@@ -9,7 +9,7 @@ use crate::sides::Instance;
 use crate::tunnels::Tunnel;
 use crate::works::{self, OUT, Source, Work};
 use anyhow::{Context, Result, bail, ensure};
-use netdev::{Port, SystemOptions};
+use netdev::Port;
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool, checksum::checksum};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,7 +131,7 @@ impl Beginner {
         let (cpu, device, next) = (self.cpu, self.device.clone(), &mut self.next);
         let work = move || -> Result<(u32, f64)> {
             sys::thread::pin_thread(cpu)?;
-            let mut tx = Port::open_system(&device, &SystemOptions::default())?.tx()?;
+            let mut tx = Port::open_system(&device, &crate::traffic::sender_options())?.tx()?;
             let (mut pool, mut batch) = (PacketPool::new(), PacketBatch::new());
             let (mut sent, start) = (0_u32, Instant::now());
             while sent == 0 || !stop.load(Ordering::Relaxed) {
