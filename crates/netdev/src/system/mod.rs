@@ -308,7 +308,7 @@ impl PortDevice for SystemDevice {
             .flatten();
         let usual = own
             .unwrap_or_else(|| tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr });
-        let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, options.own_tx_sockets);
+        let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, grows);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
 
