@@ -308,6 +308,8 @@ impl PortDevice for SystemDevice {
             .flatten();
         let usual = own
             .unwrap_or_else(|| tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr });
+        // Later ones would be opened in the network namespace of the sending thread.
+        let grows = options.own_tx_sockets && options.rx_method != RxMethod::Ring;
         let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, grows);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
