@@ -103,7 +103,7 @@ impl Connmgr {
         refused
     }
 
-    /// Follows changes of the state in another process; returns those that are refused. Nobody is told.
+    /// Follows changes of the state in another process, before the bridge has connections; returns the refused ones.
     pub fn follow(&mut self, changes: &StateChanges, ctx: &BridgeCtx<'_>, now_ms: u64) -> Vec<RefusedPart> {
         let StateChanges { tlv, meters, meters_gone, groups, groups_gone, rules, rules_gone } = changes;
         ctx.backer.change_tables(ctx.bridge, |tables| {

@@ -90,7 +90,7 @@ impl UserspaceDatapath {
         lost
     }
 
-    /// Receives: in the successor from these places on; without them, where [`Handover::stop_receiving`] stopped.
+    /// Receives: in the successor from these places on; without them, where [`UserspaceDatapath::stop_receiving`] stopped.
     pub fn begin(&self, places: &[QueuePlace]) {
         self.pool.inheritance.end();
         let s = &mut *lock(&self.pool.state);

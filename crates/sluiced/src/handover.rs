@@ -27,7 +27,6 @@ pub(crate) use leaving::Leaving;
 pub(crate) use succession::Succession;
 
 use crate::turn::Turn;
-
 use std::time::Duration;
 
 /// Set for a successor: the process id of the running process, its parent. Standard input is their channel.

@@ -32,7 +32,7 @@ use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
 use flow::DpPort;
-pub(crate) use handover::{FlowWalk, Inherited};
+pub(crate) use handover::{FlowWalk, FormerFlow, Inherited};
 use handover::{LastCounters, Role};
 use log::Level;
 use netdev::dummy::DummyPorts;

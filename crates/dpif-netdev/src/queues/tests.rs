@@ -13,7 +13,7 @@ struct Fake {
     waker: Arc<Waker>,
     fails: Arc<AtomicBool>,
     mode: RxMode,
-    /// Whether it adapts.
+    /// Its memory adapts to its traffic.
     adapts: bool,
     other: Waker,
 }

@@ -101,6 +101,23 @@ fn expires(timer: &mut Option<u64>, length_ms: u64, now_ms: u64) -> bool {
     ends
 }
 
+impl Port {
+    /// A port that takes no part yet.
+    fn disabled(args: PortArgs, now_ms: u64) -> Port {
+        Port {
+            args,
+            state: State::Disabled,
+            since_ms: now_ms,
+            info: Vector::default(),
+            ack: false,
+            config_pending: false,
+            message_age: None,
+            forward_delay: None,
+            hold: None,
+        }
+    }
+}
+
 impl Bridge {
     /// A bridge without ports.
     pub fn new(name: &str, settings: &StpBridge, now_ms: u64) -> Bridge {
@@ -160,17 +177,8 @@ impl Bridge {
             self.disable(id, now_ms);
         }
         let bridge = self.id;
-        let port = self.ports.entry(id).or_insert_with(|| Port {
-            args: PortArgs { is_up: false, ..args },
-            state: State::Disabled,
-            since_ms: now_ms,
-            info: Vector::default(),
-            ack: false,
-            config_pending: false,
-            message_age: None,
-            forward_delay: None,
-            hold: None,
-        });
+        let port =
+            self.ports.entry(id).or_insert_with(|| Port::disabled(PortArgs { is_up: false, ..args }, now_ms));
         if port.info.bridge == bridge && port.info.port == port.args.id {
             port.info.port = args.id;
         }

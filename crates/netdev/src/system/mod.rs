@@ -1,8 +1,9 @@
 //! `system` ports: an existing Ethernet device by AF_PACKET (packet(7)).
 //!
-//! Receiving: an idle port has a plain socket, one with much traffic also a ring (`grow`). Each has `PACKET_VNET_HDR`, so frames with partial checksums and large segments of up to
-//! 64 KB arrive unchanged and whole. VLAN tags stripped by the device (`PACKET_AUXDATA`) are put back into
-//! the bytes. Frames sent by the host or this process on the device are not received.
+//! Receiving: an idle port has a plain socket, one with much traffic also a ring (`grow`). Each has
+//! `PACKET_VNET_HDR`, so frames with partial checksums and large segments of up to 64 KB arrive unchanged and
+//! whole. VLAN tags stripped by the device (`PACKET_AUXDATA`) are put back into the bytes. Frames sent by the
+//! host or this process on the device are not received.
 //!
 //! With several receive queues, `fanout` distributes the device's frames over them by flow.
 //!
@@ -303,13 +304,12 @@ impl PortDevice for SystemDevice {
             buffer_bytes: options.tx_buffer_bytes,
         };
         let offload = options.vnet_hdr && options.tx_offload;
-        let own = (options.own_tx_sockets && options.rx_method == RxMethod::Ring)
-            .then(|| opener.open_own(offload).ok())
-            .flatten();
-        let usual = own
-            .unwrap_or_else(|| tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr });
-        // Later ones would be opened in the network namespace of the sending thread.
-        let grows = options.own_tx_sockets && options.rx_method != RxMethod::Ring;
+        // Sockets that come later are opened in the network namespace of the sending thread.
+        let at_once = options.rx_method == RxMethod::Ring;
+        let own = if options.own_tx_sockets && at_once { opener.open_own(offload).ok() } else { None };
+        let receiving = || tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr };
+        let usual = own.unwrap_or_else(receiving);
+        let grows = options.own_tx_sockets && !at_once;
         let sockets = queue_sockets::QueueSockets::new(usual, opener, offload, grows);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }

@@ -33,9 +33,7 @@ impl Opener {
         bind(&fd, self.ifindex, 0).map_err(failed("cannot bind"))?;
         Ok(fd)
     }
-}
 
-impl Opener {
     /// Sockets of a transmit queue alone.
     ///
     /// # Errors

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::bind;
 use super::fanout::{self, Member, Pair};
 use super::ring::RingRx;
 use super::rx::Setup;
-use super::{bind, fanout::Member::First};
 
 /// Threads; they wait for grace periods together.
 const WORKERS: usize = 4;
@@ -87,7 +87,7 @@ impl Job {
     fn run(self) {
         match self {
             Job::Grow(change, sockets, new) => change.end(&grow(&change, &sockets, new)),
-            Job::Shrink(change, Sockets { pair, base }) => change.end(&pair.steer(&base, First)),
+            Job::Shrink(change, Sockets { pair, base }) => change.end(&pair.steer(&base, Member::First)),
             Job::Close(ring) => drop(ring),
         }
     }
@@ -102,7 +102,7 @@ fn grow(change: &Change, Sockets { pair, base }: &Sockets, new: NewRing) -> io::
     bind(&socket, ifindex, libc::ETH_P_ALL as u16)?;
     pair.add(&socket)?;
     // Also waits for frames that came before it was a member.
-    pair.steer(base, First)?;
+    pair.steer(base, Member::First)?;
     fanout::open(&socket)?;
     // Before its first frame: it is read from now on.
     *change.ring.lock().unwrap_or_else(PoisonError::into_inner) = Some(ring);

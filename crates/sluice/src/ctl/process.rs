@@ -30,7 +30,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Whether it is `sluiced`, also under another name in ps(1).
+    /// Whether its program is `sluiced`, whatever name ps(1) shows.
     pub(super) fn is_ours(&self) -> bool {
         self.program.as_deref() == Some(DAEMON)
     }

@@ -53,8 +53,8 @@ impl Daemon {
         log::error!(target: "handover", "{why}; this process goes on");
         (self.leaving, self.plane.handover) = (None, HandoverState::None);
         self.plane.switch.stay();
-        let is_exit = |(_, wait): &mut (Request, appctl::Wait)| matches!(wait, appctl::Wait::Handover);
-        for (request, _) in self.waiting.extract_if(.., is_exit) {
+        let awaits = |(_, wait): &mut (Request, appctl::Wait)| matches!(wait, appctl::Wait::Handover);
+        for (request, _) in self.waiting.extract_if(.., awaits) {
             self.unixctl.reply(&request, Err(why.to_string()), &mut self.plane.reactor);
         }
     }

@@ -36,6 +36,17 @@ enum Stage {
     Over,
 }
 
+impl Stage {
+    /// The walks over connections, once the successor has its flows: the thread that sent them is about to end.
+    fn exports(self) -> Result<Exports, String> {
+        match self {
+            Stage::Warming(exports) => Ok(exports),
+            Stage::Exporting(exported) => exported.recv_timeout(MESSAGE_MAX).map_err(|e| e.to_string())?,
+            Stage::Writing(_) | Stage::Preparing | Stage::Over => Err("nothing is exported".to_string()),
+        }
+    }
+}
+
 /// Connections of datapaths, by their names.
 type Exports = Vec<(String, Box<dyn CtExport>)>;
 
@@ -138,15 +149,8 @@ impl Leaving {
         while let Some(note) = self.receive(Duration::ZERO)? {
             match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
                 (Note::Ready, Stage::Preparing) => self.stage = Stage::Exporting(self.export(switch)?),
-                // The thread is about to end.
-                (Note::Warm, Stage::Exporting(exported)) => {
-                    let exports = exported.recv_timeout(MESSAGE_MAX).map_err(|e| e.to_string())??;
-                    self.change(switch, db, exports)?;
-                    self.stage = Stage::Over;
-                    return Ok(Step::Over);
-                }
-                (Note::Warm, Stage::Warming(exports)) => {
-                    self.change(switch, db, exports)?;
+                (Note::Warm, stage @ (Stage::Exporting(_) | Stage::Warming(_))) => {
+                    self.change(switch, db, stage.exports()?)?;
                     self.stage = Stage::Over;
                     return Ok(Step::Over);
                 }

@@ -5,11 +5,10 @@ use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
 use crate::inherited::InheritedDatapath;
 use crate::link_protocols::SavedSession;
 use crate::reactor::Reactor;
-use crate::switch::{Inherited, Switch};
+use crate::switch::{FormerFlow, Inherited, Switch};
 use crate::turn::Turn;
 use anyhow::{Context as _, Result, bail, ensure};
 use dpif_netdev::{Inheritance, LentPort, QueuePlace};
-use flow::{FlowKey, Ufid};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
@@ -28,13 +27,18 @@ enum Stage {
     Forwarding,
 }
 
+/// Number of all values.
+fn total<T>(by_datapath: &BTreeMap<String, Vec<T>>) -> usize {
+    by_datapath.values().map(Vec::len).sum()
+}
+
 /// See the module documentation.
 pub(crate) struct Succession {
     channel: Channel,
     stage: Stage,
     /// The switch of the other process.
     inherited: Inherited,
-    flows: Vec<(String, Ufid, u16, FlowKey)>,
+    flows: BTreeMap<String, Vec<FormerFlow>>,
     places: BTreeMap<String, Vec<QueuePlace>>,
     /// Sessions of link protocols at the change.
     sessions: Vec<SavedSession>,
@@ -55,7 +59,7 @@ impl Succession {
             channel,
             stage: Stage::Preparing,
             inherited: Inherited::default(),
-            flows: Vec::new(),
+            flows: BTreeMap::new(),
             places: BTreeMap::new(),
             sessions: Vec::new(),
         }))
@@ -139,11 +143,12 @@ impl Succession {
 
     fn follow(&mut self, note: Note, switch: &mut Switch, reactor: &mut Reactor) -> Result<()> {
         ensure!(self.stage == Stage::Ready, "unexpected from the process to succeed: {note}");
-        let places: usize = self.places.values().map(Vec::len).sum();
-        let kept = self.flows.len().max(self.sessions.len()).max(places);
+        let kept = self.sessions.len().max(total(&self.flows)).max(total(&self.places));
         ensure!(kept < NOTES_MAX, "too much from the process to succeed: {note}");
         match note {
-            Note::Flow(datapath, ufid, core, key) => self.flows.push((datapath, ufid, core, *key)),
+            Note::Flow(datapath, ufid, core, key) => {
+                self.flows.entry(datapath).or_default().push((ufid, core, *key));
+            }
             Note::FlowsEnd => {
                 switch.inherit_flows(std::mem::take(&mut self.flows));
                 self.tell(Note::Warm)?;

@@ -161,6 +161,11 @@ impl FormerLink {
     }
 }
 
+/// The reason for a refused session.
+fn refusal(interface: &str, protocol: &str, why: &str) -> String {
+    format!("{interface} ({protocol}): {why}")
+}
+
 /// A fuzz target: the name of a protocol in a line, and any text as the state of its session.
 pub(crate) fn fuzz_saved_session(bytes: &[u8]) {
     let Ok(whole) = std::str::from_utf8(bytes) else { return };
@@ -221,7 +226,7 @@ impl LinkProtocols {
                     self.formers.insert(name.clone(), former);
                     texts.push((name, text));
                 }
-                Err(why) => refused.push(format!("{} ({}): {why}", session.interface, session.protocol)),
+                Err(why) => refused.push(refusal(&session.interface, &session.protocol, &why)),
             }
         }
         if texts.is_empty() {
@@ -231,7 +236,7 @@ impl LinkProtocols {
         match self.ask(|answer| Request::Restore(texts, saved_ago_ms, answer)) {
             Ok(by_engine) => {
                 for ((interface, protocol), why) in by_engine {
-                    refused.push(format!("{interface} ({}): {why}", protocol.name()));
+                    refused.push(refusal(&interface, protocol.name(), &why));
                     self.formers.remove(&(interface, protocol));
                 }
             }
@@ -257,7 +262,7 @@ impl LinkProtocols {
                     let configure = Configure { settings, port, target, session, rx_packets: 0 };
                     renewals.push((text, configure));
                 }
-                Err(why) => refused.push(format!("{} ({}): {why}", session.interface, session.protocol)),
+                Err(why) => refused.push(refusal(&session.interface, &session.protocol, &why)),
             }
         }
         if renewals.is_empty() {
@@ -266,7 +271,7 @@ impl LinkProtocols {
         match self.ask(|answer| Request::Renew(renewals, saved_ago_ms, answer)) {
             Ok(by_engine) => {
                 let reason = |((interface, protocol), why): (SessionName, String)| {
-                    format!("{interface} ({}): {why}", protocol.name())
+                    refusal(&interface, protocol.name(), &why)
                 };
                 refused.extend(by_engine.into_iter().map(reason));
             }

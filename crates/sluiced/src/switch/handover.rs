@@ -12,7 +12,7 @@ use crate::stream::Listener;
 use anyhow::{Context as _, Result};
 use dpif::{CtExport, CtImported, DpifOp, OpResult, PmdId};
 use dpif_netdev::QueuePlace;
-use flow::{FlowKey, Ufid};
+use flow::{DpPort, FlowKey, Ufid};
 use ofproto::backer::Backer;
 use ofproto::ukey::Walk;
 use ofproto::upcall;
@@ -86,6 +86,45 @@ impl FlowWalk {
             some.into_iter().for_each(|(ufid, core, key)| f(&self.datapath, ufid, core, key));
         }
     }
+}
+
+/// A flow of the other process: its name, its thread, the key of a packet.
+pub(crate) type FormerFlow = (Ufid, u16, FlowKey);
+
+/// Makes flows of a datapath from those of the other process; returns their number.
+fn make_flows(instance: &Instance, flows: Vec<FormerFlow>) -> usize {
+    let Some(datapath) = &instance.userspace else { return 0 };
+    let now_ms = sys::clock::monotonic_ms();
+    let mut receivers: BTreeMap<DpPort, Vec<PmdId>> = BTreeMap::new();
+    let mut by_thread: BTreeMap<PmdId, Vec<DpifOp>> = BTreeMap::new();
+    let mut made = 0;
+    for (ufid, core, key) in flows {
+        let port = key.in_port();
+        let receivers = receivers.entry(port).or_insert_with(|| datapath.receivers(port));
+        let same = receivers.iter().find(|pmd| **pmd == PmdId::Core(core));
+        let Some(pmd) = same.or(receivers.first()).copied() else { continue };
+        let Some(put) = upcall::inherit(&instance.backer, ufid, pmd, &key, now_ms) else { continue };
+        let puts = by_thread.entry(pmd).or_default();
+        puts.push(put);
+        if puts.len() >= FLOWS_AT_ONCE {
+            made += put_flows(instance, pmd, std::mem::take(puts));
+        }
+    }
+    made + by_thread.into_iter().map(|(pmd, puts)| put_flows(instance, pmd, puts)).sum::<usize>()
+}
+
+/// Puts flows on a thread of a datapath; returns their number.
+fn put_flows(instance: &Instance, pmd: PmdId, puts: Vec<DpifOp>) -> usize {
+    let names: Vec<_> = puts.iter().map(DpifOp::creates).collect();
+    let results = instance.ask(pmd, puts).unwrap_or_default();
+    let mut installed = 0;
+    for (n, ufid) in names.into_iter().enumerate() {
+        let Some(ufid) = ufid else { continue };
+        let is_installed = matches!(results.get(n), Some(OpResult::Done));
+        installed += usize::from(is_installed);
+        upcall::put_done(&instance.backer, pmd, ufid, is_installed);
+    }
+    installed
 }
 
 /// Last counters of the process that this one succeeded.
@@ -231,44 +270,16 @@ impl Switch {
         self.applied_once
     }
 
-    /// Makes flows from those of the other process, by datapath, name, thread and key.
-    pub(crate) fn inherit_flows(&self, flows: Vec<(String, Ufid, u16, FlowKey)>) {
-        let now_ms = sys::clock::monotonic_ms();
-        let (all, mut made) = (flows.len(), 0);
-        let mut by_thread: BTreeMap<(String, PmdId), Vec<DpifOp>> = BTreeMap::new();
-        for (name, ufid, core, key) in flows {
-            let Ok(instance) = self.instances.named(Some(&name)) else { continue };
-            let Some(datapath) = &instance.userspace else { continue };
-            let receivers = datapath.receivers(key.in_port());
-            let same = receivers.iter().find(|pmd| **pmd == PmdId::Core(core));
-            let Some(pmd) = same.or(receivers.first()).copied() else { continue };
-            let Some(put) = upcall::inherit(&instance.backer, ufid, pmd, &key, now_ms) else { continue };
-            let of = (name, pmd);
-            let puts = by_thread.entry(of.clone()).or_default();
-            puts.push(put);
-            if puts.len() >= FLOWS_AT_ONCE {
-                made += self.put_flows(&of, std::mem::take(puts));
+    /// Makes flows from those of the other process, by datapath.
+    pub(crate) fn inherit_flows(&self, flows: BTreeMap<String, Vec<FormerFlow>>) {
+        let (mut all, mut made) = (0, 0);
+        for (name, flows) in flows {
+            all += flows.len();
+            if let Ok(instance) = self.instances.named(Some(&name)) {
+                made += make_flows(instance, flows);
             }
         }
-        for (of, puts) in by_thread {
-            made += self.put_flows(&of, puts);
-        }
         log::info!(target: "handover", "{made} flows of {all} are installed");
-    }
-
-    /// Puts flows on a thread of a datapath; returns their number.
-    fn put_flows(&self, (name, pmd): &(String, PmdId), puts: Vec<DpifOp>) -> usize {
-        let Ok(instance) = self.instances.named(Some(name)) else { return 0 };
-        let names: Vec<_> = puts.iter().map(DpifOp::creates).collect();
-        let results = instance.ask(*pmd, puts).unwrap_or_default();
-        let mut installed = 0;
-        for (n, ufid) in names.into_iter().enumerate() {
-            let Some(ufid) = ufid else { continue };
-            let is_installed = matches!(results.get(n), Some(OpResult::Done));
-            installed += usize::from(is_installed);
-            upcall::put_done(&instance.backer, *pmd, ufid, is_installed);
-        }
-        installed
     }
 
     /// The change: follows the state up to these bytes of the other process's file, and receives from its places on.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Cmd, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, require_userspace, serving, spec, vsctl, wait_log, wait_until};
+use crate::helpers::{LIMIT, appctl, require_userspace, serving, spec, switch, vsctl, wait_log, wait_until};
 
 /// The process that succeeded a daemon, in its run directory. Dropped, it ends.
 struct Successor {
@@ -134,10 +134,7 @@ fn no_packet_is_lost_when_the_switch_is_handed_over_again_and_again() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     require_userspace!("a datapath of the kernel stays as it is");
-    let net = Topology::new(2).unwrap();
-    let daemon = serving(&spec(&net.switch));
-    let [a, b] = net.ports()[..] else { panic!("two ports") };
-    vsctl(&daemon, &format!("add-br br0 -- add-port br0 {a} -- add-port br0 {b}"));
+    let (net, daemon) = switch(2);
     testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
     let mut successors: Vec<Successor> = Vec::new();
     let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
@@ -157,10 +154,7 @@ fn no_packet_is_lost_at_full_rate_in_two_hundred_handovers() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     require_userspace!("a datapath of the kernel stays as it is");
-    let net = Topology::new(2).unwrap();
-    let daemon = serving(&spec(&net.switch));
-    let [a, b] = net.ports()[..] else { panic!("two ports") };
-    vsctl(&daemon, &format!("add-br br0 -- add-port br0 {a} -- add-port br0 {b}"));
+    let (net, daemon) = switch(2);
     let rules: String =
         (0..10_000).map(|n| format!("priority=9,udp,tp_dst={n},nw_src=11.0.0.1,actions=drop\n")).collect();
     let file = daemon.rundir().join("rules");
@@ -226,10 +220,7 @@ fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3", "setpriv");
     require_userspace!("a datapath of the kernel stays as it is");
-    let net = Topology::new(2).unwrap();
-    let mut daemon = serving(&spec(&net.switch));
-    let [a, b] = net.ports()[..] else { panic!("two ports") };
-    vsctl(&daemon, &format!("add-br br0 -- add-port br0 {a} -- add-port br0 {b}"));
+    let (net, mut daemon) = switch(2);
     let relay = daemon.rundir().join("relay.py");
     std::fs::write(&relay, RELAY.replace("SLUICED", env!("CARGO_BIN_EXE_sluiced"))).unwrap();
     Cmd::new("chmod").arg("+x").arg(&relay).run().unwrap();
@@ -321,15 +312,8 @@ fn rules_with_their_counters_groups_meters_and_addresses_travel_whole() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     require_userspace!("a datapath of the kernel stays as it is");
-    let net = Topology::new(2).unwrap();
-    let daemon = serving(&spec(&net.switch));
-    let [a, b] = net.ports()[..] else { panic!("two ports") };
-    vsctl(
-        &daemon,
-        &format!(
-            "add-br br0 -- add-port br0 {a} -- add-port br0 {b} -- set bridge br0 protocols=OpenFlow10,OpenFlow15"
-        ),
-    );
+    let (net, daemon) = switch(2);
+    vsctl(&daemon, "set bridge br0 protocols=OpenFlow10,OpenFlow15");
     let ofctl = |args: &[&str]| daemon.ovs("ovs-ofctl", &[&["-O", "OpenFlow15"], args].concat()).unwrap();
     ofctl(&["add-tlv-map", "br0", "{class=0xffff,type=1,len=4}->tun_metadata1"]);
     ofctl(&["add-meter", "br0", "meter=3,pktps,bands=type=drop,rate=100000"]);
@@ -474,13 +458,8 @@ fn tracked_connections_go_on_and_no_new_one_is_needed() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     require_userspace!("a datapath of the kernel stays as it is");
-    let net = Topology::new(2).unwrap();
-    let daemon = serving(&spec(&net.switch));
-    let [a, b] = net.ports()[..] else { panic!("two ports") };
-    vsctl(
-        &daemon,
-        &format!("add-br br0 -- set Bridge br0 fail_mode=secure -- add-port br0 {a} -- add-port br0 {b}"),
-    );
+    let (net, daemon) = switch(2);
+    vsctl(&daemon, "set Bridge br0 fail_mode=secure");
     let rules = "priority=1,arp,actions=NORMAL
         priority=9,ct_state=-trk,tcp,actions=ct(table=1,zone=7,nat)
         table=1,priority=8,in_port=1,ct_state=+trk+new,tcp,actions=ct(commit,zone=7,nat(src=10.0.77.7),exec(set_field:0x5->ct_mark)),2

@@ -94,7 +94,15 @@ impl Port {
             self.edge_delay_while += 1;
         }
         self.told.count_down();
-        for timer in [
+        for timer in self.timers() {
+            *timer = timer.saturating_sub(1);
+        }
+        self.uptime_s += 1;
+    }
+
+    /// Its timers, seconds, and its count of recent messages (17.17, 17.19.44).
+    pub(super) fn timers(&mut self) -> [&mut u16; 9] {
+        [
             &mut self.hello_when,
             &mut self.tc_while,
             &mut self.fd_while,
@@ -104,10 +112,7 @@ impl Port {
             &mut self.mdelay_while,
             &mut self.edge_delay_while,
             &mut self.tx_count,
-        ] {
-            *timer = timer.saturating_sub(1);
-        }
-        self.uptime_s += 1;
+        ]
     }
 
     /// Reception (17.23).

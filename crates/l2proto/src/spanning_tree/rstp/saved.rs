@@ -60,17 +60,7 @@ impl Port {
         self.times.bound();
         self.designated_times.bound();
         let limit = 2 * SECONDS_MAX;
-        for timer in [
-            &mut self.tx_count,
-            &mut self.hello_when,
-            &mut self.tc_while,
-            &mut self.fd_while,
-            &mut self.rcvd_info_while,
-            &mut self.rr_while,
-            &mut self.rb_while,
-            &mut self.mdelay_while,
-            &mut self.edge_delay_while,
-        ] {
+        for timer in self.timers() {
             *timer = (*timer).min(3 * limit);
         }
         self.told.bound();

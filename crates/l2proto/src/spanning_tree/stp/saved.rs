@@ -3,7 +3,6 @@
 use super::{Bridge, HOLD_MS, Port, PortArgs, State, Timers};
 use crate::protocol::SessionId;
 use crate::saved::{Former, Object, fields, get, get_fields, put_fields, words};
-use crate::spanning_tree::bpdu::Vector;
 
 /// Longest timer of a message: 16 bits of 1/256 s.
 const TIMER_MS_MAX: u64 = 256_000;
@@ -49,17 +48,7 @@ impl Bridge {
         former: &Former,
         now_ms: u64,
     ) -> Result<(), String> {
-        let mut port = Port {
-            args: PortArgs { id: 0, cost: 0, is_up: false },
-            state: State::Disabled,
-            since_ms: now_ms,
-            info: Vector::default(),
-            ack: false,
-            config_pending: false,
-            message_age: None,
-            forward_delay: None,
-            hold: None,
-        };
+        let mut port = Port::disabled(PortArgs { id: 0, cost: 0, is_up: false }, now_ms);
         get_fields(&former.object, "port", &mut port, former.then_ms)?;
         if port.args.is_up != (port.state != State::Disabled) {
             return Err("port: a state that its carrier forbids".to_string());
