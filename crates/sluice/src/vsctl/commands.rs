@@ -34,6 +34,7 @@ const REAL: OptionSpec = OptionSpec { name: "real", takes_value: false };
 const FAKE: OptionSpec = OptionSpec { name: "fake", takes_value: false };
 const ALL: OptionSpec = OptionSpec { name: "all", takes_value: false };
 const ID: OptionSpec = OptionSpec { name: "id", takes_value: true };
+const FILTER: OptionSpec = OptionSpec { name: "filter", takes_value: true };
 const COLUMNS: OptionSpec = OptionSpec { name: "columns", takes_value: true };
 const INACTIVITY: OptionSpec = OptionSpec { name: "inactivity-probe", takes_value: true };
 const BOOTSTRAP: OptionSpec = OptionSpec { name: "bootstrap", takes_value: false };
@@ -50,7 +51,7 @@ macro_rules! commands {
 /// All commands, in the order of the help.
 pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "init" 0..0 [] "" "make sure that the database has its root record" => show::init;
-    "show" 0..0 [] "" "print bridges, ports and interfaces as a tree" => show::show;
+    "show" 0..0 [FILTER] "" "print bridges, ports and interfaces as a tree, or only rows with keywords (--filter='TABLE(WORD|...),...')" => show::show;
     "emer-reset" 0..0 [] "" "reset controllers, mirrors and other settings, so that bridges forward by themselves" => reset::emer_reset;
     "add-br" 1..3 [MAY_EXIST] "BRIDGE [PARENT VLAN]" "add a bridge, or a fake one for a VLAN of its parent" => bridge::add_br;
     "del-br" 1..1 [IF_EXISTS] "BRIDGE" "remove a bridge and all its ports" => bridge::del_br;

@@ -1,12 +1,13 @@
 //! The tree of `show`, and commands without effect on the database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::schema::TableIx;
 use ovsdb::value::{Atom, Uuid};
 
 use super::Stop;
 use super::context::Context;
+use super::names::find_table;
 use super::options::Invocation;
 use super::text::{Style, datum_text};
 use super::work::{Row, Work};
@@ -36,8 +37,42 @@ fn shown(work: &Work<'_>, table: TableIx) -> Option<&'static Shown> {
     SHOWN.iter().find(|shown| shown.table == name)
 }
 
+/// Keywords by table: `--filter=TABLE(KEYWORD|...),...` of OVS 4.0. A row of such a table is shown, with all below it,
+/// if its text or the text of a row below it has one of the keywords. Letter case does not count.
+struct Filters(BTreeMap<TableIx, Vec<String>>);
+
+impl Filters {
+    fn parse(text: &str, work: &Work<'_>) -> Result<Filters, Stop> {
+        let mut keywords: BTreeMap<TableIx, Vec<String>> = BTreeMap::new();
+        for filter in text.split(',').filter(|filter| !filter.is_empty()) {
+            let Some((table, rest)) = filter.split_once('(') else {
+                return Err(Stop::fatal(format!("filter {filter}: give TABLE(KEYWORD[|KEYWORD...])")));
+            };
+            let Some(words) = rest.strip_suffix(')') else {
+                return Err(Stop::fatal(format!("filter {filter}: missing closing ')'")));
+            };
+            let table = find_table(work, table)?;
+            if shown(work, table).is_none() {
+                let name = &work.table_schema(table).name;
+                return Err(Stop::fatal(format!("filter {filter}: show has no rows of table {name}")));
+            }
+            let words = words.split('|').filter(|word| !word.is_empty()).map(str::to_lowercase);
+            keywords.entry(table).or_default().extend(words);
+        }
+        Ok(Filters(keywords))
+    }
+
+    /// Whether a row with this text is shown.
+    fn admit(&self, table: TableIx, text: &str) -> bool {
+        let Some(keywords) = self.0.get(&table) else { return true };
+        let text = text.to_lowercase();
+        keywords.iter().any(|keyword| text.contains(keyword))
+    }
+}
+
 struct Tree<'w, 'a> {
     work: &'w Work<'a>,
+    filters: Filters,
     text: String,
     /// Tables on the path to here: a reference back to one of them is not followed.
     open: BTreeSet<TableIx>,
@@ -52,6 +87,7 @@ impl Tree<'_, '_> {
 
     fn row(&mut self, row: Row, level: usize) -> Result<(), Stop> {
         let Some(shown) = shown(self.work, row.table) else { return Ok(()) };
+        let start = self.text.len();
         match shown.name {
             Some(name) => {
                 let column = self.work.column(row.table, name)?;
@@ -68,6 +104,9 @@ impl Tree<'_, '_> {
             self.column(row, name, level + 1)?;
         }
         self.open.remove(&row.table);
+        if !self.filters.admit(row.table, &self.text[start..]) {
+            self.text.truncate(start);
+        }
         Ok(())
     }
 
@@ -91,9 +130,10 @@ impl Tree<'_, '_> {
     }
 }
 
-pub(crate) fn show(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+pub(crate) fn show(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let table = ctx.work.table("Open_vSwitch")?;
-    let mut tree = Tree { work: &ctx.work, text: String::new(), open: BTreeSet::new() };
+    let filters = Filters::parse(call.options.get("filter").map_or("", String::as_str), &ctx.work)?;
+    let mut tree = Tree { work: &ctx.work, filters, text: String::new(), open: BTreeSet::new() };
     for row in ctx.work.rows(table) {
         tree.row(row, 0)?;
     }

@@ -53,6 +53,67 @@ fn a_day_of_work() {
     assert_eq!(db.run(&["list", "interface"]), "");
 }
 
+/// The answers of OVS 4.0, but for filters without parentheses and for tables that `show` does not print: OVS takes
+/// them without effect.
+#[test]
+fn show_prints_rows_with_keywords() {
+    let db = DbServer::new(1);
+    let line = "add-br br0 -- add-br br1 -- add-port br0 vx0 -- set interface vx0 type=vxlan \
+        options:remote_ip=1.2.3.4 -- add-port br0 p1 tag=5 -- add-port br1 p2 -- \
+        set-controller br1 tcp:1.1.1.1:6653 -- set-manager ptcp:6640";
+    db.run(&line.split_whitespace().collect::<Vec<_>>());
+    // Names of the rows: bridges, ports, interfaces, controllers and managers.
+    let rows = |filter: &str| {
+        let shown = db.run(&[&format!("--filter={filter}"), "show"]);
+        let named = |line: &str| {
+            let (kind, name) = line.trim().split_once(' ')?;
+            let initial = kind.chars().next().filter(|_| !kind.ends_with(':'))?;
+            Some(format!("{initial}:{}", name.trim_matches('"')))
+        };
+        let mut rows: Vec<String> = shown.lines().filter_map(named).collect();
+        rows.sort_unstable();
+        rows.join(" ")
+    };
+    let all =
+        "B:br0 B:br1 C:tcp:1.1.1.1:6653 I:br0 I:br1 I:p1 I:p2 I:vx0 M:ptcp:6640 P:br0 P:br1 P:p1 P:p2 P:vx0";
+    let br0 = "B:br0 I:br0 I:p1 I:vx0 M:ptcp:6640 P:br0 P:p1 P:vx0";
+    for (filter, expected) in [
+        ("", all),
+        (",", all),
+        ("bridge(br0)", br0),
+        ("Bridge(BR0)", br0),
+        ("bridge(vxlan)", br0),
+        ("bridge(6653)", "B:br1 C:tcp:1.1.1.1:6653 I:br1 I:p2 M:ptcp:6640 P:br1 P:p2"),
+        ("port(p1)", "B:br0 B:br1 C:tcp:1.1.1.1:6653 I:p1 M:ptcp:6640 P:p1"),
+        ("port(p1),port(p2)", "B:br0 B:br1 C:tcp:1.1.1.1:6653 I:p1 I:p2 M:ptcp:6640 P:p1 P:p2"),
+        ("bridge(br0),port(p1),", "B:br0 I:p1 M:ptcp:6640 P:p1"),
+        ("bridge(p1),port(p2)", "M:ptcp:6640"),
+        ("port(vxlan),inter(p1)", "B:br0 B:br1 C:tcp:1.1.1.1:6653 M:ptcp:6640"),
+        (
+            "interface(vx0||p2)",
+            "B:br0 B:br1 C:tcp:1.1.1.1:6653 I:p2 I:vx0 M:ptcp:6640 P:br0 P:br1 P:p1 P:p2 P:vx0",
+        ),
+        ("bridge()", "M:ptcp:6640"),
+        ("Controller(zzz),Manager(zzz),port(zzz)", "B:br0 B:br1"),
+        ("open(zzz)", ""),
+    ] {
+        assert_eq!(rows(filter), expected, "{filter}");
+    }
+    for (filter, error) in [
+        ("bridge(br0", "filter bridge(br0: missing closing ')'"),
+        ("port(a,b)", "filter port(a: missing closing ')'"),
+        ("port(p1)x", "filter port(p1)x: missing closing ')'"),
+        ("X(y)", "unknown table \"X\""),
+        ("br0", "filter br0: give TABLE(KEYWORD[|KEYWORD...])"),
+        ("mirror(m)", "filter mirror(m): show has no rows of table Mirror"),
+    ] {
+        let out = sluice(&["vsctl", &db.option(), &format!("--filter={filter}"), "show"]);
+        assert_eq!(code(&out), 1, "{filter}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(error), "{filter}: {said}");
+    }
+}
+
 /// The answers are those of OVS 3.5.
 #[test]
 fn corners_of_commands() {
