@@ -76,7 +76,7 @@ struct Port {
     tunnel: Option<TunnelOptions>,
     /// Number of users: tunnels share a port.
     users: usize,
-    /// The device of a port of type `tap`, removed with this. Nothing reads it: packets that the host or the
+    /// The device of a port of type `tap`, which outlives the process. Nothing reads it: packets that the host or the
     /// datapath sends to it fill its queue and are dropped, as with the stock switch.
     tap: Option<netdev::Port>,
 }
@@ -405,6 +405,10 @@ impl Datapath for KernelDatapath {
             let _ = self.ovs.vport_del(self.dp_ifindex(), number);
             return Err(DpifError::Device(format!("cannot wait for upcalls: {e}")));
         }
+        // From here on only `port_del` ends a tap.
+        if let Some(Err(e)) = tap.as_ref().map(|tap| tap.persist(true)) {
+            log::warn!(target: "dpif_netlink", "{}: its device ends with this process: {e}", spec.name);
+        }
         let type_name = spec.options.type_name().to_string();
         let info = PortInfo { number, name: spec.name.clone(), type_name };
         lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
@@ -422,6 +426,11 @@ impl Datapath for KernelDatapath {
                 return Ok(());
             }
             let gone = ports.remove(&port);
+            if let Some(tap) = gone.as_ref().and_then(|port| port.tap.as_ref())
+                && let Err(e) = tap.persist(false)
+            {
+                log::warn!(target: "dpif_netlink", "{}: its device stays: {e}", tap.name());
+            }
             self.forget_device(gone.map(|port| port.info.name));
         }
         let counted = self.counters(port).unwrap_or_default();

@@ -262,10 +262,6 @@ fn devices(netns: &Netns, names: &[&str]) -> Vec<String> {
 fn taps_outlive_the_daemon() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ip");
-    if on_kernel() {
-        testkit::skip("taps_outlive_the_daemon", "the kernel's datapath has internal ports of its own");
-        return;
-    }
     let netns = Netns::new("taps").unwrap();
     let mut daemon = serving(&spec(&netns));
     vsctl(

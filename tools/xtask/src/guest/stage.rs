@@ -77,6 +77,7 @@ const QUICK: &[GuestTest] = &[
             "3",
             "--exact",
             "bfd::groups_fail_over_between_two_of_ours",
+            "daemon::taps_outlive_the_daemon",
             "kernel::a_removed_datapath_is_recreated",
             "kernel_ct::one_side_begins_connections_and_marks_belong_to_them",
             "kernel_ct::sources_and_destinations_are_translated",
