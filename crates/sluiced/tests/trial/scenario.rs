@@ -36,21 +36,26 @@ impl Scenario {
         let (name, version) = (self.name(), self.wire.name());
         let mut disputed = Vec::new();
         for (bridge, rules) in &mut self.rules {
-            // All at once; one by one if a flow is refused.
-            if switches.iter().any(|s| s.load(bridge, version, rules).is_some()) {
-                let groups: Vec<String> = rules.iter().filter(|r| is_group(r)).cloned().collect();
-                rules.retain(|rule| {
-                    if is_group(rule) {
-                        return true;
+            let said: Vec<_> = switches.iter().map(|s| s.load(bridge, version, rules)).collect();
+            if said.iter().any(Option::is_some) {
+                // All have the groups. Rules that a switch refuses are found by halves.
+                let (groups, flows): (Vec<String>, Vec<String>) = rules.drain(..).partition(|r| is_group(r));
+                let mut undecided = vec![&flows[..]];
+                *rules = groups;
+                while let Some(some) = undecided.pop() {
+                    let said: Vec<_> = switches.iter().map(|s| s.load_rules(bridge, version, some)).collect();
+                    match some {
+                        _ if said.iter().all(Option::is_none) => rules.extend_from_slice(some),
+                        [rule] if said.windows(2).any(|w| w[0] != w[1]) => {
+                            disputed.push(format!("{name}: {bridge} {version} {rule}: {said:?}"));
+                        }
+                        [] | [_] => {}
+                        _ => {
+                            let (first, second) = some.split_at(some.len() / 2);
+                            undecided.extend([second, first]);
+                        }
                     }
-                    let with_groups: Vec<String> = groups.iter().chain([rule]).cloned().collect();
-                    let of = |s: &&mut Switch| s.load(bridge, version, &with_groups);
-                    let said: Vec<Option<String>> = switches.iter().map(of).collect();
-                    if said.windows(2).any(|w| w[0] != w[1]) {
-                        disputed.push(format!("{name}: {bridge} {version} {rule}: {said:?}"));
-                    }
-                    said.iter().all(Option::is_none)
-                });
+                }
                 for switch in switches.iter() {
                     assert_eq!(switch.load(bridge, version, rules), None, "{name}");
                 }

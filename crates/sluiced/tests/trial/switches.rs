@@ -140,6 +140,11 @@ impl Switch {
             .or_else(|| self.send("add-flows", bridge, version, "", &rules))
     }
 
+    /// Replaces all rules of a bridge, not its groups; returns the tool's error, if any.
+    pub(crate) fn load_rules(&self, bridge: &str, version: &str, rules: &[String]) -> Option<String> {
+        self.send("add-flows", bridge, version, "delete\n", &rules.iter().collect::<Vec<_>>())
+    }
+
     fn send(
         &self,
         verb: &str,
