@@ -46,6 +46,7 @@ mod ports;
 mod report;
 mod requests;
 mod restore;
+mod saved;
 mod snoop;
 mod stats;
 mod table_features;
@@ -60,6 +61,7 @@ pub use ofproto::ids::ConnId;
 pub use packet_queue::{QueueStats, RateLimit};
 pub use requests::selected_connections;
 pub use restore::{RefusedPart, SavedState, StateChanges};
+pub use saved::{CannotPass, SavedBridge, SavedConn};
 
 use conn::Conn;
 use dpif::Datapath;

@@ -25,7 +25,7 @@ const CONFIG_BITS: [(u32, fn(&mut PortConfigBits) -> &mut bool); 7] = [
     (config::NO_RECV_STP, |c| &mut c.no_recv_stp),
 ];
 
-fn config_bits(mut c: PortConfigBits) -> u32 {
+pub(super) fn config_bits(mut c: PortConfigBits) -> u32 {
     CONFIG_BITS.iter().filter(|(_, place)| *place(&mut c)).map(|(bit, _)| bit).sum()
 }
 
@@ -175,16 +175,9 @@ impl Conn {
         if with_config(port.config, m.config, mask) == port.config {
             return Ok(());
         }
-        let changed = ctx.backer.change_bridge(ctx.bridge, |b| {
-            let ports = Arc::make_mut(&mut b.ports);
-            let port = ports.ports.get_mut(&m.port)?;
-            let old = port.clone();
-            let new = Arc::make_mut(port);
-            new.config = with_config(new.config, m.config, mask);
-            let new = port.clone();
-            update_flooding(ports, &new);
-            Some((old, new))
-        });
+        let changed = ctx
+            .backer
+            .change_bridge(ctx.bridge, |b| set_config(Arc::make_mut(&mut b.ports), m.port, m.config, mask));
         match changed.flatten() {
             Some((old, new)) => {
                 if old.may_enable() != new.may_enable() {
@@ -196,6 +189,22 @@ impl Conn {
         }
         Ok(())
     }
+}
+
+/// Sets bits of a port's configuration; returns the port before and after.
+pub(super) fn set_config(
+    ports: &mut PortTable,
+    port: OfPort,
+    bits: u32,
+    mask: u32,
+) -> Option<(Arc<Port>, Arc<Port>)> {
+    let port = ports.ports.get_mut(&port)?;
+    let old = port.clone();
+    let new = Arc::make_mut(port);
+    new.config = with_config(new.config, bits, mask);
+    let new = port.clone();
+    update_flooding(ports, &new);
+    Some((old, new))
 }
 
 /// `NORMAL` floods to a bundle unless one of its ports takes no floods.

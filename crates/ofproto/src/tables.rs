@@ -193,7 +193,8 @@ impl Tables {
         }
     }
 
-    fn ids() -> impl Iterator<Item = TableId> {
+    /// All tables.
+    pub fn ids() -> impl Iterator<Item = TableId> {
         (0..=TableId::INTERNAL.0).map(TableId)
     }
 

@@ -10,6 +10,7 @@
 //!   stops receiving; places of the queues,
 //!   changes of state since ──────────────▶   follows the changes, receives from these places
 //!                                            ◀─ forwarding
+//!   OpenFlow connections,
 //!   last counters, the end ──────────────▶   takes the role: database, sockets, controllers, pid file
 //! ```
 //!
@@ -27,6 +28,7 @@ pub(crate) use leaving::Leaving;
 pub(crate) use succession::Succession;
 
 use crate::turn::Turn;
+use connmgr::{SavedBridge, SavedConn};
 use std::time::Duration;
 
 /// Set for a successor: the process id of the running process, its parent. Standard input is their channel.
@@ -47,8 +49,18 @@ pub(crate) enum Step {
     Over,
 }
 
-/// Reads notes from arbitrary bytes, for tests with such.
+/// Reads notes, and states of OpenFlow connections and bridges, from arbitrary bytes, for tests with such.
 pub(crate) fn parse_notes(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        if let Ok(saved) = SavedConn::parse(text) {
+            assert_eq!(SavedConn::parse(&saved.text()), Ok(saved));
+        }
+        if let Ok(saved) = SavedBridge::parse(text) {
+            for part in saved.texts() {
+                SavedBridge::parse(&part).expect("a written part is read");
+            }
+        }
+    }
     let message = sys::channel::Message { bytes: bytes.to_vec(), fds: Vec::new() };
     if bytes.starts_with(b"connections") {
         return drop(notes::read(message));

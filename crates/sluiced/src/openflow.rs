@@ -11,6 +11,7 @@ use super::stream::Listener;
 use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
+pub(crate) use clients::{BridgeText, LentClient};
 use connmgr::{AdminChange, ConnCounters, Held, RefusedPart, SavedState, StateChanges, WORK_PER_TURN};
 use mio::Token;
 use ofproto::backer::Backer;
@@ -24,6 +25,7 @@ use vswitch::config::{ControllerConfig, FailMode, OpenFlowVersion};
 use vswitch::status::ControllerFacts;
 
 mod bridge;
+mod clients;
 mod controller;
 mod flush;
 mod link;

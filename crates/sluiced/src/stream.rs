@@ -395,6 +395,33 @@ impl Conn {
         Ok(conn)
     }
 
+    /// Goes on with a non-blocking connection of another process, over a Unix socket or TCP.
+    pub fn adopt(fd: OwnedFd, is_unix: bool, reactor: &Reactor, token: Token) -> io::Result<Conn> {
+        let stream = match is_unix {
+            true => Stream::Unix(UnixStream::from_std(fd.into())),
+            false => Stream::Tcp(TcpStream::from_std(fd.into())),
+        };
+        Conn::new(stream, reactor.registry(), token)
+    }
+
+    /// Its socket, for another process.
+    ///
+    /// # Errors
+    /// It is encrypted, or there is no descriptor left.
+    pub fn lend(&self) -> Result<OwnedFd, &'static str> {
+        let fd = match &self.stream {
+            Stream::Unix(stream) => stream.as_fd().try_clone_to_owned(),
+            Stream::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
+            Stream::Tls(_) => return Err("keys of TLS stay with their process"),
+        };
+        fd.map_err(|_| "no descriptor is left")
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_tls(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
     /// Its token.
     pub fn token(&self) -> Token {
         self.token

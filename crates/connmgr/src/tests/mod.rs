@@ -15,6 +15,7 @@ mod meters;
 mod recording;
 mod report;
 mod requests;
+mod saved;
 mod snoop;
 mod table_features;
 mod tlv;

@@ -34,7 +34,7 @@ impl Daemon {
             }
         }
         let Some(leaving) = &mut self.leaving else { return Turn::DONE };
-        match leaving.run(&mut self.plane.switch, &mut self.plane.db) {
+        match leaving.run(&mut self.plane.switch, &mut self.plane.db, &mut self.plane.reactor) {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
                 self.service.succeeded_by(leaving.successor());
@@ -68,8 +68,9 @@ impl Daemon {
         if let Some(under_way) = succession
             && under_way.run(&mut self.plane.switch, &mut self.plane.reactor)? == Step::Over
         {
+            let clients = under_way.take_clients();
             *succession = None;
-            self.plane.switch.claim(&mut self.plane.reactor);
+            self.plane.switch.claim(clients, &mut self.plane.reactor);
             self.claims_database = self.seeker.is_some();
             if !self.claims_database {
                 self.plane.reactor.lent.clear();

@@ -4,6 +4,7 @@ use super::notes::{self, Note, Sender};
 use super::{CHANGE_MAX, MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
 use crate::config::Program;
 use crate::db::Db;
+use crate::openflow::BridgeText;
 use crate::reactor::Reactor;
 use crate::stream::Listener;
 use crate::switch::{FlowWalk, Switch};
@@ -11,6 +12,7 @@ use crate::turn::Turn;
 use dpif::CtExport;
 use dpif_netdev::QueuePlace;
 use mio::Token;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -20,8 +22,10 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 use sys::channel::Channel;
 
-/// Interval of looking for the state file to be complete.
+/// Interval of looking for the state file to be complete, and for requests to end.
 const LOOK_MS: u64 = 5;
+/// Longest wait for requests of OpenFlow connections that are under way, before those connections end with this process.
+const SETTLE_MAX_MS: u64 = 200;
 
 enum Stage {
     /// The state file is being completed, from its start or for the successor.
@@ -32,6 +36,8 @@ enum Stage {
     Exporting(Receiver<Result<Exports, String>>),
     /// It installs flows.
     Warming(Exports),
+    /// It is ready for the change. Requests of OpenFlow connections end, until then at most.
+    Settling(Exports, u64),
     /// It forwards.
     Over,
 }
@@ -42,7 +48,9 @@ impl Stage {
         match self {
             Stage::Warming(exports) => Ok(exports),
             Stage::Exporting(exported) => exported.recv_timeout(MESSAGE_MAX).map_err(|e| e.to_string())?,
-            Stage::Writing(_) | Stage::Preparing | Stage::Over => Err("nothing is exported".to_string()),
+            Stage::Writing(_) | Stage::Preparing | Stage::Settling(..) | Stage::Over => {
+                Err("nothing is exported".to_string())
+            }
         }
     }
 }
@@ -58,6 +66,8 @@ pub(crate) struct Leaving {
     stage: Stage,
     until_ms: u64,
     began_ms: u64,
+    /// State that controllers gave to bridges, as far as the successor has it.
+    bridges: BTreeSet<BridgeText>,
 }
 
 impl Leaving {
@@ -93,6 +103,7 @@ impl Leaving {
             stage: Stage::Preparing,
             until_ms: now_ms + PREPARATION_MAX.as_millis() as u64,
             began_ms: now_ms,
+            bridges: BTreeSet::new(),
         };
         token.map_err(|e| format!("cannot watch the channel: {e}"))?;
         leaving.stage = Stage::Writing(synced?);
@@ -125,7 +136,12 @@ impl Leaving {
     ///
     /// # Errors
     /// The successor failed, with the reason: this process goes on.
-    pub(crate) fn run(&mut self, switch: &mut Switch, db: &mut Db) -> Result<Step, String> {
+    pub(crate) fn run(
+        &mut self,
+        switch: &mut Switch,
+        db: &mut Db,
+        reactor: &mut Reactor,
+    ) -> Result<Step, String> {
         if let Stage::Writing(synced) = &self.stage {
             match synced.try_recv() {
                 Ok(Ok(bytes)) => {
@@ -148,21 +164,32 @@ impl Leaving {
         }
         while let Some(note) = self.receive(Duration::ZERO)? {
             match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
-                (Note::Ready, Stage::Preparing) => self.stage = Stage::Exporting(self.export(switch)?),
+                (Note::Ready, Stage::Preparing) => {
+                    self.send_bridges(switch, MESSAGE_MAX)?;
+                    self.stage = Stage::Exporting(self.export(switch)?);
+                }
                 (Note::Warm, stage @ (Stage::Exporting(_) | Stage::Warming(_))) => {
-                    self.change(switch, db, stage.exports()?)?;
-                    self.stage = Stage::Over;
-                    return Ok(Step::Over);
+                    let until_ms = sys::clock::machine_us() / 1000 + SETTLE_MAX_MS;
+                    self.stage = Stage::Settling(stage.exports()?, until_ms);
                 }
                 (other, _) => return Err(format!("the new process sent at a wrong time: {other}")),
             }
         }
         let now_ms = sys::clock::machine_us() / 1000;
+        match std::mem::replace(&mut self.stage, Stage::Preparing) {
+            Stage::Settling(exports, until_ms) if now_ms >= until_ms || switch.clients_may_pass() => {
+                self.change(switch, db, exports)?;
+                self.pass_clients(switch, reactor);
+                self.stage = Stage::Over;
+                return Ok(Step::Over);
+            }
+            other => self.stage = other,
+        }
         if now_ms >= self.until_ms {
             return Err(format!("the new process was not ready within {} s", PREPARATION_MAX.as_secs()));
         }
         let look_ms = match self.stage {
-            Stage::Writing(_) | Stage::Exporting(_) => LOOK_MS,
+            Stage::Writing(_) | Stage::Exporting(_) | Stage::Settling(..) => LOOK_MS,
             Stage::Preparing | Stage::Warming(_) | Stage::Over => self.until_ms - now_ms,
         };
         Ok(Step::Going(Turn::at(sys::clock::monotonic_ms() + look_ms)))
@@ -183,6 +210,17 @@ impl Leaving {
         };
         let thread = std::thread::Builder::new().name("handover".to_string()).spawn(run);
         thread.map(|_| exported).map_err(|e| format!("cannot start a thread: {e}"))
+    }
+
+    /// Sends state that controllers gave to bridges, as far as it is new.
+    fn send_bridges(&mut self, switch: &mut Switch, limit: Duration) -> Result<(), String> {
+        let all: BTreeSet<BridgeText> = switch.saved_bridges().into_iter().collect();
+        let mut sender = Sender::new(&self.channel, limit);
+        let mut new = all.difference(&self.bridges).cloned().map(Note::Bridge);
+        let sent = new.try_for_each(|saved| sender.add(saved)).and_then(|()| sender.flush());
+        sent.map_err(|e| self.broken(&e))?;
+        self.bridges = all;
+        Ok(())
     }
 
     /// Stops receiving, and waits until the successor forwards.
@@ -208,6 +246,16 @@ impl Leaving {
         changed
     }
 
+    /// Passes OpenFlow connections to the successor, which forwards. Those that do not pass end with this process.
+    fn pass_clients(&self, switch: &mut Switch, reactor: &mut Reactor) {
+        let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
+        let mut clients = switch.lend_clients(reactor).into_iter().map(Note::Client);
+        let passed = clients.try_for_each(|client| sender.add(client)).and_then(|()| sender.flush());
+        if let Err(e) = passed {
+            log::warn!(target: "handover", "OpenFlow connections end: {e}");
+        }
+    }
+
     /// Tells the successor to receive, and waits until it does; `is_told`: it may have been told.
     fn tell_change(
         &mut self,
@@ -221,6 +269,7 @@ impl Leaving {
             synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
         let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
         send_connections(&self.channel, &mut exports, CHANGE_MAX).map_err(|e| self.broken(&e))?;
+        self.send_bridges(switch, CHANGE_MAX)?;
         let sessions = switch.saved_sessions()?;
         let mut sender = Sender::new(&self.channel, CHANGE_MAX);
         let mut described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));

@@ -3,6 +3,7 @@
 //! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
 
 use crate::link_protocols::SavedSession;
+use crate::openflow::{BridgeText, LentClient};
 use dpif_netdev::{LentPort, QueuePlace};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
 use flow::{DpPort, FlowKey, Ufid};
@@ -50,6 +51,10 @@ pub(super) enum Note {
     Change(u64),
     /// The successor forwards.
     Forwarding,
+    /// State that controllers gave to a bridge.
+    Bridge(BridgeText),
+    /// An OpenFlow connection.
+    Client(LentClient),
     /// It gives up, for this reason.
     Failed(String),
 }
@@ -83,6 +88,10 @@ impl fmt::Display for Note {
             Note::Listener(target, _) => writeln!(f, "listener\t{target}"),
             Note::Change(bytes) => writeln!(f, "change\t{bytes}"),
             Note::Forwarding => writeln!(f, "forwarding"),
+            Note::Bridge(BridgeText { bridge, text }) => writeln!(f, "bridge\t{bridge}\t{text}"),
+            Note::Client(LentClient { bridge, origin, text, .. }) => {
+                writeln!(f, "client\t{bridge}\t{origin}\t{text}")
+            }
             Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
         }
     }
@@ -92,7 +101,7 @@ impl Note {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Note::Port(port) => port.queues.iter().flat_map(|queue| &queue.fds).map(AsFd::as_fd).collect(),
-            Note::Listener(_, fd) => vec![fd.as_fd()],
+            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) => vec![fd.as_fd()],
             _ => Vec::new(),
         }
     }
@@ -135,6 +144,7 @@ impl Note {
             }
             "change" => Note::Change(number(text()?)?),
             "forwarding" => Note::Forwarding,
+            "bridge" => Note::Bridge(BridgeText { bridge: text()?.to_string(), text: text()?.to_string() }),
             "failed" => Note::Failed(text()?.to_string()),
             _ => return Ok(None),
         }))
@@ -195,6 +205,16 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
             notes.push(Note::Listener(target.to_string(), fds.next().ok_or_else(|| bad(line))?));
             continue;
         }
+        if let Some(rest) = line.strip_prefix("client\t") {
+            let mut fields = rest.splitn(3, '\t').map(str::to_string);
+            let (Some(bridge), Some(origin), Some(text), Some(fd)) =
+                (fields.next(), fields.next(), fields.next(), fds.next())
+            else {
+                return Err(bad(line));
+            };
+            notes.push(Note::Client(LentClient { bridge, origin, text, fd }));
+            continue;
+        }
         match Note::parse(line) {
             Ok(Some(note)) => notes.push(note),
             Ok(None) => log::info!(target: "handover", "a line of another version is skipped: {line}"),
@@ -227,7 +247,7 @@ impl<'a> Sender<'a> {
         self.text += &line;
         match note {
             Note::Port(port) => self.fds.extend(port.queues.into_iter().flat_map(|queue| queue.fds)),
-            Note::Listener(_, fd) => self.fds.push(fd),
+            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) => self.fds.push(fd),
             _ => {}
         }
         Ok(())
@@ -297,6 +317,13 @@ mod tests {
             Note::Listener("punix:/x/y".to_string(), null()),
             Note::Change(17),
             Note::Forwarding,
+            Note::Bridge(BridgeText { bridge: "br0".to_string(), text: "{\"frags\": 0}".to_string() }),
+            Note::Client(LentClient {
+                bridge: "br0".to_string(),
+                origin: "ptcp:6653:0.0.0.0".to_string(),
+                text: "{\"version\": 4}".to_string(),
+                fd: null(),
+            }),
             Note::Failed("two\twords\n".to_string()),
         ]);
         let sent = shown(&notes);

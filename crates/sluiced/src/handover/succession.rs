@@ -4,6 +4,7 @@ use super::notes::{self, Note};
 use super::{MESSAGE_MAX, PREPARATION_MAX, SUCCEEDS, Step};
 use crate::inherited::InheritedDatapath;
 use crate::link_protocols::SavedSession;
+use crate::openflow::LentClient;
 use crate::reactor::Reactor;
 use crate::switch::{FormerFlow, Inherited, Switch};
 use crate::turn::Turn;
@@ -42,6 +43,8 @@ pub(crate) struct Succession {
     places: BTreeMap<String, Vec<QueuePlace>>,
     /// Sessions of link protocols at the change.
     sessions: Vec<SavedSession>,
+    /// OpenFlow connections, after the change.
+    clients: Vec<LentClient>,
 }
 
 impl Succession {
@@ -62,6 +65,7 @@ impl Succession {
             flows: BTreeMap::new(),
             places: BTreeMap::new(),
             sessions: Vec::new(),
+            clients: Vec::new(),
         }))
     }
 
@@ -113,6 +117,11 @@ impl Succession {
         let _ = notes::send(&self.channel, Note::Failed(why.to_string()), Duration::ZERO);
     }
 
+    /// OpenFlow connections of the other process, once that has ended.
+    pub(crate) fn take_clients(&mut self) -> Vec<LentClient> {
+        std::mem::take(&mut self.clients)
+    }
+
     /// Goes on.
     ///
     /// # Errors
@@ -142,8 +151,10 @@ impl Succession {
     }
 
     fn follow(&mut self, note: Note, switch: &mut Switch, reactor: &mut Reactor) -> Result<()> {
-        ensure!(self.stage == Stage::Ready, "unexpected from the process to succeed: {note}");
-        let kept = self.sessions.len().max(total(&self.flows)).max(total(&self.places));
+        let stage = if matches!(note, Note::Client(_)) { Stage::Forwarding } else { Stage::Ready };
+        ensure!(self.stage == stage, "unexpected from the process to succeed: {note}");
+        let control = self.sessions.len() + self.clients.len();
+        let kept = control.max(total(&self.flows)).max(total(&self.places));
         ensure!(kept < NOTES_MAX, "too much from the process to succeed: {note}");
         match note {
             Note::Flow(datapath, ufid, core, key) => {
@@ -157,6 +168,8 @@ impl Succession {
             Note::Session(session) => self.sessions.push(session),
             Note::Place(datapath, place) => self.places.entry(datapath).or_default().push(place),
             Note::Listener(target, fd) => drop(reactor.lent.insert(target, fd)),
+            Note::Bridge(saved) => switch.inherit_bridge(&saved)?,
+            Note::Client(client) => self.clients.push(client),
             Note::Change(bytes) => {
                 switch.take_over(bytes, &self.places, std::mem::take(&mut self.sessions))?;
                 self.tell(Note::Forwarding)?;

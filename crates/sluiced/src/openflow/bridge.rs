@@ -46,18 +46,18 @@ const PER_LISTENER_MAX: usize = 128;
 pub(super) struct OfBridge {
     id: BridgeId,
     run_dir: PathBuf,
-    name: String,
+    pub(super) name: String,
     backer: Arc<Backer>,
     datapath: Arc<dyn Datapath>,
     datapath_id: u64,
     desc: SwitchDesc,
-    versions: VersionSet,
-    mgr: Connmgr,
+    pub(super) versions: VersionSet,
+    pub(super) mgr: Connmgr,
     flushes: Flushes,
     management: Option<Listener>,
     snoop: Option<Listener>,
-    controllers: BTreeMap<String, Controller>,
-    links: BTreeMap<Token, Link>,
+    pub(super) controllers: BTreeMap<String, Controller>,
+    pub(super) links: BTreeMap<Token, Link>,
     configured: Option<RemoteConfig>,
     /// In-band control is not disabled.
     has_in_band: bool,
@@ -304,7 +304,7 @@ impl OfBridge {
         self.mgr.port_toggled(port, tree_changed);
     }
 
-    fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>) -> R) -> R {
+    pub(super) fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>) -> R) -> R {
         let ctx = BridgeCtx {
             backer: &self.backer,
             datapath: &*self.datapath,

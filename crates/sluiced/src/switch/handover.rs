@@ -6,6 +6,7 @@ use crate::db::Db;
 use crate::inherited::{InheritedDatapath, LentDatapath};
 use crate::instances::Instance;
 use crate::link_protocols::{LinkProtocols, SavedSession};
+use crate::openflow::{BridgeText, LentClient};
 use crate::reactor::Reactor;
 use crate::state::Counted;
 use crate::stream::Listener;
@@ -317,11 +318,37 @@ impl Switch {
         Ok(())
     }
 
-    /// The other process has ended: takes its role, once the database has given its lock.
-    pub(crate) fn claim(&mut self, reactor: &mut Reactor) {
+    /// The other process has ended: takes its role, once the database has given its lock, with its OpenFlow connections.
+    pub(crate) fn claim(&mut self, clients: Vec<LentClient>, reactor: &mut Reactor) {
         self.role = Role::Claiming;
         self.last_counters.receiver = self.state.take_counters();
-        self.openflow.open(reactor, sys::clock::monotonic_ms());
+        let now_ms = sys::clock::monotonic_ms();
+        self.openflow.open(reactor, now_ms);
+        self.openflow.adopt(clients, reactor, now_ms);
+    }
+
+    /// Whether all OpenFlow connections that can pass to another process may do so now.
+    pub(crate) fn clients_may_pass(&self) -> bool {
+        self.openflow.may_pass()
+    }
+
+    /// OpenFlow connections for the successor, which forwards.
+    pub(crate) fn lend_clients(&mut self, reactor: &mut Reactor) -> Vec<LentClient> {
+        self.openflow.lend(&self.instances, reactor, sys::clock::monotonic_ms())
+    }
+
+    /// State that controllers gave to bridges, besides rules, groups and meters.
+    pub(crate) fn saved_bridges(&mut self) -> Vec<BridgeText> {
+        self.openflow.saved_bridges()
+    }
+
+    /// Goes on with state that controllers gave to a bridge in the other process.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub(crate) fn inherit_bridge(&mut self, saved: &BridgeText) -> Result<()> {
+        let adopted = self.openflow.adopt_bridge(saved);
+        adopted.map_err(|why| anyhow::anyhow!("bridge {}: {why}", saved.bridge))
     }
 
     /// Whether the other process has ended and the lock is this one's, so that it is a switch as any other from now on.

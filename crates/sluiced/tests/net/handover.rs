@@ -1,5 +1,7 @@
 //! A switch is handed over to a new process while packets flow: none is lost, and state travels whole.
 
+mod clients;
+
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
