@@ -114,6 +114,8 @@ pub struct Iperf3Options {
     pub port: u16,
     /// Duration in seconds.
     pub time_s: u32,
+    /// Bytes to send instead, however long that takes.
+    pub bytes: Option<u64>,
     /// Parallel streams.
     pub streams: u32,
     /// UDP at this rate (bits per second, 0 for the maximum) instead of TCP.
@@ -124,7 +126,7 @@ pub struct Iperf3Options {
 
 impl Default for Iperf3Options {
     fn default() -> Self {
-        Self { port: 5201, time_s: 1, streams: 1, udp_bps: None, more: Vec::new() }
+        Self { port: 5201, time_s: 1, bytes: None, streams: 1, udp_bps: None, more: Vec::new() }
     }
 }
 
@@ -153,7 +155,11 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// If iperf3 fails; the text includes its reason.
 pub fn iperf3_client(from: &Netns, server: IpAddr, options: &Iperf3Options) -> Result<Iperf3Report> {
     let mut cmd = from.cmd("iperf3").args(["-J", "-c", &server.to_string()]);
-    cmd = cmd.args(["-p", &options.port.to_string(), "-t", &options.time_s.to_string()]);
+    cmd = cmd.args(["-p", &options.port.to_string()]);
+    cmd = match options.bytes {
+        Some(bytes) => cmd.args(["-n", &bytes.to_string()]),
+        None => cmd.args(["-t", &options.time_s.to_string()]),
+    };
     cmd = cmd.args(["-P", &options.streams.to_string(), "--connect-timeout", "5000"]);
     if let Some(rate) = options.udp_bps {
         cmd = cmd.args(["-u", "-b", &rate.to_string()]);

@@ -21,11 +21,40 @@ pub(crate) struct Built {
     pub(crate) dir: String,
 }
 
-/// Builds all tests of the workspace with cargo's `profile`, and returns the built programs.
+/// Names a file with the messages of a build, for a stage that runs beside the tests: it need not wait for cargo's lock.
+const MESSAGES: &str = "SLUICE_TESTS_BUILT";
+
+/// A build of all tests.
+pub(crate) struct Build {
+    /// The programs.
+    pub(crate) programs: Vec<Built>,
+    /// Cargo's messages.
+    messages: String,
+}
+
+impl Build {
+    /// Gives a stage of this program the build, by the file `messages.json` in `folder`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn give(&self, command: &mut Command, folder: &Path) -> Result<()> {
+        let path = folder.join("messages.json");
+        std::fs::write(&path, &self.messages).with_context(|| format!("cannot write {}", path.display()))?;
+        command.env(MESSAGES, path);
+        Ok(())
+    }
+}
+
+/// Builds all tests of the workspace with cargo's `profile`; takes a build that the caller of this program has given.
 ///
 /// # Errors
 /// If cargo cannot be run, or a test does not build.
-pub(crate) fn build(root: &Path, profile: &str) -> Result<Vec<Built>> {
+pub(crate) fn build(root: &Path, profile: &str) -> Result<Build> {
+    if let Some(path) = std::env::var_os(MESSAGES) {
+        let messages = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", Path::new(&path).display()))?;
+        return Ok(Build { programs: built(&messages), messages });
+    }
     let out = Command::new(cargo())
         .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
         .args(["--profile", profile])
@@ -34,7 +63,8 @@ pub(crate) fn build(root: &Path, profile: &str) -> Result<Vec<Built>> {
         .output()
         .context("cannot run cargo")?;
     ensure!(out.status.success(), "the tests do not build");
-    Ok(built(&String::from_utf8_lossy(&out.stdout)))
+    let messages = String::from_utf8_lossy(&out.stdout).into_owned();
+    Ok(Build { programs: built(&messages), messages })
 }
 
 /// The test programs among cargo's messages.

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::jobs::{Ended, Job, run as run_jobs};
 use crate::programs::{Built, build};
-use crate::workspace::cargo;
+use crate::workspace::{cargo, target};
 
 /// Jobs at once.
 const LANES: usize = 3;
@@ -33,8 +33,8 @@ const DOC: &str = "documentation tests";
 ///
 /// # Errors
 /// Never: a build that fails is printed and counts as failed tests.
-pub(crate) fn run(root: &Path, others: Vec<Job>) -> (bool, Vec<Ended>) {
-    let jobs = match jobs(root) {
+pub(crate) fn run(root: &Path, mut others: Vec<Job>) -> (bool, Vec<Ended>) {
+    let jobs = match jobs(root, &mut others) {
         Ok(jobs) => jobs,
         Err(why) => {
             println!("  {why:#}");
@@ -58,8 +58,12 @@ pub(crate) fn run(root: &Path, others: Vec<Job>) -> (bool, Vec<Ended>) {
     (failed.is_empty(), ended)
 }
 
-fn jobs(root: &Path) -> Result<Vec<Job>> {
-    let mut programs = build(root, "test")?;
+/// The jobs of the tests; gives `others` the build.
+fn jobs(root: &Path, others: &mut [Job]) -> Result<Vec<Job>> {
+    let built = build(root, "test")?;
+    let folder = target(root)?;
+    others.iter_mut().try_for_each(|job| built.give(&mut job.command, &folder))?;
+    let mut programs = built.programs;
     let place = |b: &Built| {
         let named = FIRST.iter().position(|(package, target)| b.package == *package && b.target == *target);
         named.unwrap_or(FIRST.len())

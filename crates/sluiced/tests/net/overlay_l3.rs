@@ -300,7 +300,7 @@ fn three_hypervisors_route_an_overlay() {
     for (from, to) in [(1, MACHINES + 2), (1, 2 * MACHINES + 1)] {
         let (place, server) = lab.at(to);
         let _server = testkit::iperf3_server(server, 5201).unwrap();
-        let options = Iperf3Options { time_s: 1, ..Iperf3Options::default() };
+        let options = Iperf3Options { bytes: Some(16 << 20), ..Iperf3Options::default() };
         let address = place.ip().parse().unwrap();
         let report = testkit::iperf3_client(lab.at(from).1, address, &options).unwrap();
         println!("{}: {:.0} Mbit/s", place.ip(), report.received_bps / 1e6);

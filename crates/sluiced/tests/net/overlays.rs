@@ -89,7 +89,7 @@ pub(crate) fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
 fn streams(from: &Host, to: &Host, address: &str) {
     let _server = testkit::iperf3_server(&to.netns, 5201).unwrap();
     for more in [vec![], vec!["-R".to_string()]] {
-        let options = Iperf3Options { time_s: 1, more, ..Iperf3Options::default() };
+        let options = Iperf3Options { bytes: Some(SEGMENTED_BYTES), more, ..Iperf3Options::default() };
         let report = testkit::iperf3_client(&from.netns, address.parse().unwrap(), &options).unwrap();
         println!("{address}: {:.0} Mbit/s", report.received_bps / 1e6);
         assert!(report.received_bps > 1e6, "{report:?}");
@@ -97,6 +97,8 @@ fn streams(from: &Host, to: &Host, address: &str) {
     contents(&from.netns, &to.netns, address, STREAM_BYTES);
 }
 
+/// Bytes of a stream in large segments, each way: some 250 segments.
+const SEGMENTED_BYTES: u64 = 16 << 20;
 /// Bytes of a stream whose contents are compared, each way.
 const STREAM_BYTES: usize = 8 << 20;
 

@@ -173,7 +173,14 @@ impl Switch {
     /// # Errors
     /// The daemon's last output, if it ended.
     pub(crate) fn is_alive(&mut self) -> Result<(), String> {
-        self.control.ask(&["version"]).map(drop).ok_or_else(|| self.daemons[0].last_words().unwrap())
+        self.control.ask(&["version"]).map(drop).ok_or_else(|| self.last_words())
+    }
+
+    /// The log and the output of the daemon, which has ended, and its status.
+    fn last_words(&mut self) -> String {
+        let daemon = &mut self.daemons[0];
+        let words = daemon.last_words().unwrap();
+        format!("{words}\n{}", daemon.status().map(|status| status.to_string()).unwrap_or_default())
     }
 
     /// The trace of a packet, given the arguments of `ofproto/trace`.
@@ -183,7 +190,7 @@ impl Switch {
     pub(crate) fn trace(&mut self, packet: &[String]) -> Result<String, String> {
         let words: Vec<&str> =
             std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
-        self.control.ask(&words).ok_or_else(|| self.daemons[0].last_words().unwrap())
+        self.control.ask(&words).ok_or_else(|| self.last_words())
     }
 }
 

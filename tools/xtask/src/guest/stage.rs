@@ -223,7 +223,8 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     if let Err(why) = fetch(root, &order.kernel) {
         return skip(skips, stage, &format!("no kernel: {why:#}"));
     }
-    let command = vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &build(root, run.profile)?)?];
+    let command =
+        vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &build(root, run.profile)?.programs)?];
     let order = Options { command, ..order };
     let (from_out, mut out) = std::io::pipe().context("no pipe")?;
     let (from_err, mut err) = std::io::pipe().context("no pipe")?;
