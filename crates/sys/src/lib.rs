@@ -23,6 +23,7 @@ pub mod netns;
 pub mod pidfile;
 pub mod poll;
 mod poller;
+pub mod priority;
 pub mod process;
 pub mod random;
 pub mod signals;

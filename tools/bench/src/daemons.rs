@@ -35,7 +35,10 @@ pub(crate) fn start_sluice(
     args: &[String],
     cpu: Option<usize>,
 ) -> Result<Daemon> {
-    on_cpu(sluiced, netns, cpu)?.args(["--disable-system", "-vconsole:off", "--log-file"]).args(args).start()
+    on_cpu(sluiced, netns, cpu)?
+        .args(["--disable-system", "-vconsole:off", "--log-file", "--pidfile"])
+        .args(args)
+        .start()
 }
 
 /// Starts a stock daemon with extra arguments and its database server, with settings of the `Open_vSwitch`
@@ -50,6 +53,20 @@ pub(crate) fn start_stock(
     let log = ["--log-file"].as_slice();
     let args = [log, args].concat();
     testkit::start_stock(|program| on_cpu(program, netns, cpu), program, settings, [log, &args])
+}
+
+/// Starts Sluice, or the stock daemon with its database server running, in the run directory of one that has ended.
+pub(crate) fn start_again(
+    netns: &Netns,
+    program: &Path,
+    ended: &Daemon,
+    is_ours: bool,
+    cpu: usize,
+) -> Result<Daemon> {
+    let run = ended.rundir();
+    let spec = on_cpu(program, netns, Some(cpu))?.rundir(run);
+    let spec = if is_ours { spec } else { spec.args([run.db()]) };
+    spec.args(["--disable-system", "-vconsole:off", "--log-file", "--pidfile"]).start()
 }
 
 /// Control socket of a daemon that is named `program`: a pid file would exist before the daemon is ready.

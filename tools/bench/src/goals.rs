@@ -93,6 +93,8 @@ const GOALS: &[(&str, Bound)] = &[
     ("delay-p50-100ports", Bound::AtMost(0.5, OVS)),
     ("delay-p99-100ports", Bound::AtMost(0.5, OVS)),
     ("idle-100ports", Bound::Below(1.0)),
+    ("restart", Bound::Below(1.0)),
+    ("restart-kill", Bound::Below(50.0)),
 ];
 
 /// A line of the table.

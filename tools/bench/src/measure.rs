@@ -9,7 +9,9 @@ use crate::overlay::Overlay;
 use crate::report::Row;
 use crate::rows::ovn::{self, Size};
 use crate::rows::rules::{self, RuleSide};
-use crate::rows::{Effort, Runs, ablation, connections, first, idle, pcap, setup, streams, tunnel, veth};
+use crate::rows::{
+    Effort, Runs, ablation, connections, first, idle, pcap, restart, setup, streams, tunnel, veth,
+};
 use crate::sides::{Build, Instance, Side};
 use crate::tunnels::Tunnel;
 use crate::{tunnels, works};
@@ -19,9 +21,9 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 16] = [
+pub(crate) const THEMES: [&str; 17] = [
     "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "ovn", "first", "lookups", "udp", "afxdp", "delay",
-    "tcp", "udp1400", "idle", "ablation",
+    "tcp", "udp1400", "idle", "restart", "ablation",
 ];
 /// Values of `--peers`.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
@@ -60,7 +62,7 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 12] = [
+        let all: [(&[&str], &'static str, u32); 13] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 12),
@@ -73,6 +75,7 @@ impl Progress {
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
             (&["ablation"], "hosts, with parts of the switch off", 6),
             (&["delay", "idle"], "a hundred ports", 5),
+            (&["restart"], "restarts", 4),
         ];
         let wanted = |themes: &[&str]| themes.iter().any(|t| options.wants(t));
         let parts = all.iter().filter(|p| wanted(p.0)).map(|p| (p.1, p.2)).collect();
@@ -128,6 +131,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         Session::between_hosts,
         Session::ablation_hosts,
         Session::many_ports,
+        Session::restarts,
     ];
     let failures = parts.into_iter().filter_map(|part| part(&mut session).err()).map(|e| format!("{e:#}"));
     let failures: Vec<String> = failures.inspect(|why| eprintln!("bench: {why}")).collect();
@@ -488,6 +492,18 @@ impl<'a> Session<'a> {
         self.done(rows);
         let offload = ablation::offload(&build, self.effort)?;
         self.done(offload);
+        Ok(())
+    }
+
+    fn restarts(&mut self) -> Result<()> {
+        if !self.options.wants("restart") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let instances = self.instances(&[Side::Sluice, Side::Before, Side::Ovs], 2)?;
+        let (effort, quick, cpus, runs) = (self.effort, self.options.quick, self.cpus, &mut self.runs);
+        let rows = pinned(cpus.generator, || restart::rows(&instances, cpus.switch, effort, quick, runs))?;
+        self.done(rows);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use crate::daemons::{self, cpu_ns};
 use anyhow::{Context, Result, bail, ensure};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
@@ -59,11 +59,47 @@ impl Side {
     }
 }
 
+/// A way to restart a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Restart {
+    /// Sluice hands over to a new process; others exit and start.
+    Planned,
+    /// It is killed, and starts.
+    Kill,
+}
+
+/// Longest time of a daemon's end.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// A process that took a switch over; this program is not its parent. Ends with this.
+struct Successor(u32);
+
+impl Successor {
+    fn ends(&self, signal: &str) -> Result<()> {
+        // An ended process stays until its foster parent has asked for its status.
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        let lives = || state().rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'));
+        testkit::Cmd::new("kill").args([signal, &self.0.to_string()]).output()?;
+        testkit::wait_for(END_LIMIT, "the end of the daemon", || !lives())
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Err(why) = self.ends("-TERM") {
+            eprintln!("bench: process {}: {why:#}", self.0);
+        }
+    }
+}
+
 /// A running switch.
 pub(crate) struct Instance {
     pub(crate) side: Side,
     // Dropped before their namespaces. Locked for one call at a time.
+    successor: Mutex<Option<Successor>>,
     daemons: Mutex<Vec<Daemon>>,
+    program: PathBuf,
+    cpu: usize,
     pub(crate) net: Topology,
     /// The far ends of ports that stay idle.
     _idle: Option<Netns>,
@@ -89,7 +125,9 @@ impl Instance {
         let (idle, mut ports) = idle_ports(&net.switch, build.ports.saturating_sub(2))?;
         ports.splice(0..0, net.ports().into_iter().map(str::to_string));
         let daemons = start_daemons(side, &net.switch, build.sluiced, Some(build.cpu))?;
-        let instance = Instance { side, daemons: Mutex::new(daemons), net, _idle: idle };
+        let program = if side.is_ours() { build.sluiced } else { Path::new(daemons::stock()) }.to_path_buf();
+        let (successor, daemons) = (Mutex::new(None), Mutex::new(daemons));
+        let instance = Instance { side, successor, daemons, program, cpu: build.cpu, net, _idle: idle };
         instance.configure(&ports)?;
         let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
         reachable(&a.netns, b.ipv4.into(), REACHABLE_LIMIT)
@@ -166,6 +204,45 @@ impl Instance {
     pub(crate) fn replace_rules(&self, rules: &str) -> Result<()> {
         self.ovs("ovs-ofctl", &["del-flows", BRIDGE], "")?;
         self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], rules).map(drop)
+    }
+
+    /// Adds rules to its bridge.
+    pub(crate) fn add_rules(&self, rules: impl Iterator<Item = String>) -> Result<()> {
+        let rules: String = rules.map(|rule| rule + "\n").collect();
+        self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], &rules).map(drop)
+    }
+
+    /// Restarts its forwarding daemon: until a planned handover is over, or the new process has begun.
+    pub(crate) fn restart(&self, how: Restart) -> Result<()> {
+        let mut successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
+        if how == Restart::Planned && self.side.is_ours() {
+            self.ovs("ovs-appctl", &["sluice/handover"], "")?;
+            let file = self.daemons().first().context("no daemon")?.rundir().join("ovs-vswitchd.pid");
+            testkit::wait_for(END_LIMIT, "the pid file of the new process", || file.exists())?;
+            let pid = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            let pid = pid.trim().parse().with_context(|| file.display().to_string())?;
+            // The one before has ended.
+            std::mem::forget(successor.replace(Successor(pid)));
+            return Ok(());
+        }
+        let mut daemons = self.daemons();
+        let daemon = daemons.first_mut().context("no daemon")?;
+        let signal = if how == Restart::Kill { Signal::KILL } else { Signal::TERM };
+        match successor.take() {
+            Some(running) => {
+                let ended = running.ends(if how == Restart::Kill { "-KILL" } else { "-TERM" });
+                std::mem::forget(running);
+                ended?;
+            }
+            None => {
+                daemon.signal(signal)?;
+                testkit::wait_for(END_LIMIT, "the end of the daemon", || daemon.status().is_some())?;
+            }
+        }
+        let (program, ours) = (&self.program, self.side.is_ours());
+        let next = daemons::start_again(&self.net.switch, program, daemon, ours, self.cpu)?;
+        std::mem::replace(daemon, next).crash().map(drop)?;
+        Ok(())
     }
 
     /// Reply to a command of its daemon.

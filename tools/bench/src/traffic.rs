@@ -77,6 +77,8 @@ pub(crate) struct Run {
     pub(crate) sent_pps: f64,
     /// One-way delays in ns of paced runs.
     pub(crate) delays_ns: Vec<u64>,
+    /// Longest time between two receptions while a paced run was sending, in ns.
+    pub(crate) longest_gap_ns: u64,
     /// Drops at the sink's full socket.
     sink_drops: u64,
 }
@@ -182,7 +184,8 @@ impl Line {
         let (received_pps, sent_pps) = (ledger.received as f64 / seconds, sent as f64 / seconds);
         self.settle(frames, &mut ledger, &mut Vec::new())?;
         let sink_drops = self.sink.counters().kernel_drops - drops;
-        Ok(Run { sent, ledger, received_pps, sent_pps, delays_ns: Vec::new(), sink_drops })
+        let (delays_ns, longest_gap_ns) = (Vec::new(), 0);
+        Ok(Run { sent, ledger, received_pps, sent_pps, delays_ns, longest_gap_ns, sink_drops })
     }
 
     /// Sends single frames, `pps` per second, for `time`; polls the sink in between.
@@ -192,6 +195,7 @@ impl Line {
         let drops = self.sink.counters().kernel_drops;
         let step = Duration::from_secs(1) / pps.max(1);
         let (mut next, mut sent) = (0, 0);
+        let (mut last_ns, mut longest_gap_ns) = (None, 0);
         let start = Instant::now();
         let mut due = start;
         while start.elapsed() < time {
@@ -200,13 +204,19 @@ impl Line {
                 next += 1;
                 due += step;
             }
-            self.take(frames, &mut ledger, Some(&mut delays_ns))?;
+            if self.take(frames, &mut ledger, Some(&mut delays_ns))? > 0 {
+                let now_ns = self.now_ns();
+                longest_gap_ns = longest_gap_ns.max(last_ns.map_or(0, |last_ns| now_ns - last_ns));
+                last_ns = Some(now_ns);
+            }
         }
+        // The gap may last to the end.
+        longest_gap_ns = longest_gap_ns.max(last_ns.map_or(0, |last_ns| self.now_ns() - last_ns));
         let seconds = start.elapsed().as_secs_f64();
         let (received_pps, sent_pps) = (ledger.received as f64 / seconds, sent as f64 / seconds);
         self.settle(frames, &mut ledger, &mut delays_ns)?;
         let sink_drops = self.sink.counters().kernel_drops - drops;
-        Ok(Run { sent, ledger, received_pps, sent_pps, delays_ns, sink_drops })
+        Ok(Run { sent, ledger, received_pps, sent_pps, delays_ns, longest_gap_ns, sink_drops })
     }
 }
 

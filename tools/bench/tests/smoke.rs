@@ -10,7 +10,7 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows without further requirements, and with a line in the table.
-const ROWS: [&str; 28] = [
+const ROWS: [&str; 30] = [
     "first-p50",
     "first-deviation",
     "first-idle-lost",
@@ -39,6 +39,8 @@ const ROWS: [&str; 28] = [
     "tunnel-push",
     "tunnel-pop",
     "tunnel-tcp",
+    "restart",
+    "restart-kill",
 ];
 
 /// Themes of the short form, each also the beginning of its rows: in process and between hosts, with and without peers.

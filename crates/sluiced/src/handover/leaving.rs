@@ -202,6 +202,7 @@ impl Leaving {
         let (done, exported) = sync_channel(1);
         let channel = self.channel.clone();
         let run = move || {
+            yield_to_forwarding();
             let sent =
                 [(); 2].iter().try_for_each(|()| send_connections(&channel, &mut exports, MESSAGE_MAX));
             let sent = sent.and_then(|()| send_flows(&channel, &flows).map_err(|e| e.to_string()));
@@ -251,6 +252,8 @@ impl Leaving {
         let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
         let mut clients = switch.lend_clients(reactor).into_iter().map(Note::Client);
         let passed = clients.try_for_each(|client| sender.add(client)).and_then(|()| sender.flush());
+        // The rest is the end of this process.
+        yield_to_forwarding();
         if let Err(e) = passed {
             log::warn!(target: "handover", "OpenFlow connections end: {e}");
         }
@@ -326,6 +329,13 @@ impl Leaving {
             Some(Note::Failed(why)) => Err(format!("the new process gave up: {why}")),
             note => Ok(note),
         }
+    }
+}
+
+/// Has the calling thread yield to threads that forward.
+fn yield_to_forwarding() {
+    if let Err(e) = sys::priority::yield_for_good() {
+        log::warn!(target: "handover", "cannot yield to the threads that forward: {e}");
     }
 }
 

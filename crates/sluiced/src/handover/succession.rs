@@ -14,9 +14,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 use sys::channel::Channel;
+use sys::priority::{self, Lowered};
 
 /// Most flows, sessions and places kept at a time, of each.
 const NOTES_MAX: usize = 4 << 20;
+
+/// Longest time of the preparation with low priority.
+const YIELDS_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -45,6 +49,23 @@ pub(crate) struct Succession {
     sessions: Vec<SavedSession>,
     /// OpenFlow connections, after the change.
     clients: Vec<LentClient>,
+    /// Until the change, at most, this process yields to the one that forwards.
+    lowered: Option<Lowered>,
+}
+
+/// Yields to the process that forwards, for [`YIELDS_MAX`] at most: on a busy processor the preparation would not end.
+fn yield_for_a_while() -> io::Result<Option<Lowered>> {
+    let lowered = priority::lower()?;
+    if let Some(lowered) = lowered {
+        let restore = move || {
+            std::thread::sleep(YIELDS_MAX);
+            if let Err(e) = lowered.restore() {
+                log::warn!(target: "handover", "cannot take the priority of before: {e}");
+            }
+        };
+        std::thread::Builder::new().name("priority".to_string()).spawn(restore)?;
+    }
+    Ok(lowered)
 }
 
 impl Succession {
@@ -58,6 +79,10 @@ impl Succession {
             return Ok(None);
         }
         let channel = Channel::of_standard_input().context("no channel to the process to succeed")?;
+        let lowered = yield_for_a_while().unwrap_or_else(|e| {
+            log::warn!(target: "handover", "cannot yield to the process to succeed: {e}");
+            None
+        });
         Ok(Some(Succession {
             channel,
             stage: Stage::Preparing,
@@ -66,6 +91,7 @@ impl Succession {
             places: BTreeMap::new(),
             sessions: Vec::new(),
             clients: Vec::new(),
+            lowered,
         }))
     }
 
@@ -171,6 +197,9 @@ impl Succession {
             Note::Bridge(saved) => switch.inherit_bridge(&saved)?,
             Note::Client(client) => self.clients.push(client),
             Note::Change(bytes) => {
+                if let Some(lowered) = self.lowered.take() {
+                    lowered.restore().context("cannot take the priority of before")?;
+                }
                 switch.take_over(bytes, &self.places, std::mem::take(&mut self.sessions))?;
                 self.tell(Note::Forwarding)?;
                 self.stage = Stage::Forwarding;

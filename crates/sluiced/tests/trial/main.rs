@@ -37,7 +37,7 @@ const LONG: (u64, usize) = (250, 200);
 /// would show.
 const FIRST_RECORDED: u64 = 101;
 const FIRST_ASKED: u64 = 1000;
-/// Last words of a stock switch that ends on a packet; it is restarted, and the packet skipped.
+/// Assertions that end the stock switch on a packet; it is restarted, and the packet skipped.
 const ASSERTIONS: &[&str] = &[
     // It freezes a translation whose action set is longer than the remaining actions.
     "assertion state->action_set_len <= state->ofpacts_len failed in recirc_alloc_id__()",
@@ -47,14 +47,6 @@ const ASSERTIONS: &[&str] = &[
     "assertion flow_pop_mpls(base, base_n, flow->dl_type, NULL) failed in commit_mpls_action()",
     // Behind a patch port it pushes a service header in front of another one, and sets its fields.
     "failed in commit_set_nsh_action()",
-    // It corrupts its memory (seed 1068: a service header in front of labels, popped again), as the kernel or glibc finds.
-    "signal: 11 (SIGSEGV)",
-    "double free or corruption",
-    "corrupted ",
-    "free(): ",
-    "malloc(): ",
-    "munmap_chunk(): ",
-    "realloc(): ",
 ];
 /// Maximum differences printed; all are counted.
 const SHOWN: usize = 60;
@@ -149,9 +141,13 @@ fn settled(
     Ok(answer)
 }
 
-/// Whether the stock switch ended by an assertion of the list.
+/// Whether the stock switch ended by an assertion of the list, or by corrupt memory, which the kernel or glibc finds at some
+/// time after the packet (seed 1068: a service header in front of labels, popped again).
 fn is_known(last_words: &str) -> bool {
-    ASSERTIONS.iter().any(|a| last_words.contains(a))
+    let is_asserted = last_words.contains("assertion ");
+    let is_corrupt =
+        ["signal: 6 (SIGABRT)", "signal: 11 (SIGSEGV)"].iter().any(|end| last_words.contains(end));
+    ASSERTIONS.iter().any(|a| last_words.contains(a)) || (is_corrupt && !is_asserted)
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub(crate) mod first;
 pub(crate) mod idle;
 pub(crate) mod ovn;
 pub(crate) mod pcap;
+pub(crate) mod restart;
 pub(crate) mod rules;
 pub(crate) mod setup;
 pub(crate) mod streams;

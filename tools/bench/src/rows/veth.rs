@@ -13,7 +13,7 @@ const PACED_PPS: u32 = 1000;
 const AFXDP_SIDES: [Side; 4] = [Side::SluiceAfxdp, Side::OvsAfxdp, Side::Sluice, Side::Ovs];
 
 /// A verified run, as a sample without a value.
-fn checked(
+pub(super) fn checked(
     instance: &Instance,
     line: &mut Line,
     run: impl FnOnce(&mut Line) -> Result<Run>,
@@ -158,10 +158,10 @@ pub(crate) fn delay(
     Ok(out)
 }
 
-fn open_lines<'a>(instances: &[&'a Instance]) -> Result<Vec<(&'a Instance, Line)>> {
+pub(super) fn open_lines<'a>(instances: &[&'a Instance]) -> Result<Vec<(&'a Instance, Line)>> {
     instances.iter().map(|i| Ok((*i, Line::open(&i.net)?))).collect()
 }
 
-fn name_of((instance, _): &(&Instance, Line)) -> String {
+pub(super) fn name_of((instance, _): &(&Instance, Line)) -> String {
     instance.side.name()
 }
