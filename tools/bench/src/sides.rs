@@ -5,7 +5,7 @@ use crate::daemons::{self, cpu_ns};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
 
 /// The bridge of every side.
@@ -71,6 +71,16 @@ pub(crate) enum Restart {
 /// Longest time of a daemon's end.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
+/// Waits for the end of a daemon, and sees it within a millisecond.
+fn await_end(mut ended: impl FnMut() -> bool) -> Result<()> {
+    let until = Instant::now() + END_LIMIT;
+    while !ended() {
+        ensure!(Instant::now() < until, "the daemon did not end within {} s", END_LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 /// A process that took a switch over; this program is not its parent. Ends with this.
 struct Successor(u32);
 
@@ -80,7 +90,7 @@ impl Successor {
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         let lives = || state().rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'));
         testkit::Cmd::new("kill").args([signal, &self.0.to_string()]).output()?;
-        testkit::wait_for(END_LIMIT, "the end of the daemon", || !lives())
+        await_end(|| !lives())
     }
 }
 
@@ -236,7 +246,7 @@ impl Instance {
             }
             None => {
                 daemon.signal(signal)?;
-                testkit::wait_for(END_LIMIT, "the end of the daemon", || daemon.status().is_some())?;
+                await_end(|| daemon.status().is_some())?;
             }
         }
         let (program, ours) = (&self.program, self.side.is_ours());

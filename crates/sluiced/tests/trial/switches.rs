@@ -3,7 +3,7 @@
 use crate::rules::TABLES;
 use crate::special;
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -205,6 +205,11 @@ fn set_prefixes(daemon: &Daemon, bridge: &str) {
     daemon.ovs("ovs-vsctl", &words).unwrap();
 }
 
+/// Whether the other side has ended.
+fn is_end(e: &std::io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
 /// A connection to a control socket: JSON-RPC, one request after the other.
 struct Control {
     stream: UnixStream,
@@ -221,7 +226,10 @@ impl Control {
     /// The reply; `None` if the daemon has ended.
     fn ask(&mut self, words: &[&str]) -> Option<String> {
         let request = json!({"id": 0, "method": words[0], "params": words[1..]});
-        self.stream.write_all(request.to_string().as_bytes()).unwrap();
+        if let Err(e) = self.stream.write_all(request.to_string().as_bytes()) {
+            assert!(is_end(&e), "{e}");
+            return None;
+        }
         let reply = self.reply()?;
         let text = |v: &Value| v.as_str().map(str::to_string);
         Some(text(&reply["result"]).or_else(|| text(&reply["error"])).unwrap_or_default())
@@ -236,10 +244,14 @@ impl Control {
                 self.unread.drain(..read);
                 return Some(value);
             }
-            let n = self.stream.read(&mut chunk).unwrap();
-            if n == 0 {
-                return None;
-            }
+            let n = match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(n) => n,
+                Err(e) => {
+                    assert!(is_end(&e), "{e}");
+                    return None;
+                }
+            };
             self.unread.extend(&chunk[..n]);
         }
     }
