@@ -6,7 +6,6 @@ use super::forward::Forward;
 use super::monitors::Monitors;
 use super::packet_queue::{PacketQueue, RateLimit};
 use super::report::ModReport;
-use super::saved::SavedConn;
 use super::stats::Dump;
 use super::table_features::PartialChange;
 use super::{BridgeCtx, ConnId, Shared};
@@ -132,7 +131,7 @@ pub(super) struct Outcome {
 
 /// A barrier that waits for the datapath; later requests of its connection wait with it.
 pub(super) struct PendingBarrier {
-    xid: u32,
+    pub(super) xid: u32,
     /// Its epoch ([`ofproto::barrier`]).
     epoch: u64,
     /// Latest time of its reply.
@@ -201,7 +200,7 @@ pub(super) struct Conn {
     /// It sent a message that admits the bridge.
     pub(super) is_admitted: bool,
     /// Epoch of its last change, for barriers.
-    changed_epoch: u64,
+    pub(super) changed_epoch: u64,
     /// A barrier that waits for the datapath.
     pub(super) barrier: Option<PendingBarrier>,
     /// Bytes of its bundle that is being committed.
@@ -266,43 +265,6 @@ impl Conn {
             commit_bytes: 0,
             taken_bytes: 0,
             full: None,
-        }
-    }
-
-    /// Goes on with the state of a connection of another process.
-    pub(super) fn adopt(&mut self, saved: SavedConn, budgets: &Budgets) {
-        let SavedConn {
-            kind: _,
-            session,
-            has_asked,
-            is_admitted,
-            connected_ms,
-            role,
-            asyncs,
-            miss_send_len_bytes,
-            controller_id,
-            packet_in_format,
-            barrier,
-        } = saved;
-        self.fresh = !session.input.is_empty();
-        self.session = Session::resume(*self.session.config(), session, budgets);
-        (self.has_asked, self.is_admitted, self.connected_ms) = (has_asked, is_admitted, connected_ms);
-        (self.role, self.asyncs, self.miss_send_len_bytes) = (role, asyncs, miss_send_len_bytes);
-        (self.controller_id, self.packet_in_format) = (controller_id, packet_in_format);
-        self.barrier = barrier.map(|xid| PendingBarrier { xid, epoch: 0, until_ms: 0 });
-    }
-
-    /// Transaction id of a barrier that waits for the datapath.
-    pub(super) fn waiting_barrier(&self) -> Option<u32> {
-        self.barrier.as_ref().map(|barrier| barrier.xid)
-    }
-
-    /// Has a barrier of another process wait for this one's datapath.
-    pub(super) fn renew_barrier(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
-        self.changed_epoch = ctx.backer.epoch();
-        if let Some(PendingBarrier { xid, .. }) = self.barrier.take() {
-            // A barrier reply has a form in every version.
-            let _ = self.begin_barrier(xid, ctx, now_ms);
         }
     }
 

@@ -9,9 +9,10 @@ pub use bridge::SavedBridge;
 
 use super::conn::{Conn, ConnKind};
 use super::{BridgeCtx, ConnId, Connmgr};
+use openflow::budget::Budgets;
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::control::ControllerRole;
-use openflow::session::SavedSession;
+use openflow::session::{SavedSession, Session};
 use openflow::{Format, Version, VersionSet};
 use serde_json::{Map, Value, json};
 
@@ -21,18 +22,18 @@ const BYTES_MAX: usize = 12 << 10;
 /// State of a connection for another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedConn {
-    pub(super) kind: ConnKind,
-    pub(super) session: SavedSession,
-    pub(super) has_asked: bool,
-    pub(super) is_admitted: bool,
-    pub(super) connected_ms: u64,
-    pub(super) role: ControllerRole,
-    pub(super) asyncs: AsyncConfig,
-    pub(super) miss_send_len_bytes: u16,
-    pub(super) controller_id: u16,
-    pub(super) packet_in_format: Format,
+    kind: ConnKind,
+    session: SavedSession,
+    has_asked: bool,
+    is_admitted: bool,
+    connected_ms: u64,
+    role: ControllerRole,
+    asyncs: AsyncConfig,
+    miss_send_len_bytes: u16,
+    controller_id: u16,
+    packet_in_format: Format,
     /// Transaction id of a barrier that waits for the datapath.
-    pub(super) barrier: Option<u32>,
+    barrier: Option<u32>,
 }
 
 /// The reason why a connection cannot pass to another process.
@@ -93,6 +94,11 @@ impl Reader<'_> {
         }
     }
 
+    /// A field; `None` if it is absent or null.
+    fn optional<T>(&self, name: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>, String> {
+        self.get(name, None, |value| if value.is_null() { Some(None) } else { read(value).map(Some) })
+    }
+
     fn number<T: TryFrom<u64>>(&self, name: &str, start: T) -> Result<T, String> {
         self.get(name, start, |value| value.as_u64()?.try_into().ok())
     }
@@ -138,9 +144,9 @@ impl SavedConn {
             packet_in_format,
             barrier,
         } = self;
-        let mut asyncs = asyncs.clone();
+        let mut asyncs = *asyncs;
         let fields = async_fields(&mut asyncs).map(|(name, bits)| (name.to_string(), json!(bits)));
-        let mut object = json!({
+        let object = json!({
             "kind": word(&KINDS, kind),
             "version": version.0,
             "table_id_in_command": table_id_in_command,
@@ -157,10 +163,8 @@ impl SavedConn {
             "miss_send_len": miss_send_len_bytes,
             "controller_id": controller_id,
             "packet_in_format": word(&FORMATS, packet_in_format),
+            "barrier": barrier,
         });
-        if let Some(xid) = barrier {
-            object["barrier"] = json!(xid);
-        }
         object.to_string()
     }
 
@@ -206,7 +210,7 @@ impl SavedConn {
             miss_send_len_bytes: all.number("miss_send_len", 0)?,
             controller_id: all.number("controller_id", 0)?,
             packet_in_format: all.word("packet_in_format", &FORMATS, Format::Standard)?,
-            barrier: all.get("barrier", None, |value| Some(Some(value.as_u64()?.try_into().ok()?)))?,
+            barrier: all.optional("barrier", |value| value.as_u64()?.try_into().ok())?,
         })
     }
 
@@ -216,44 +220,71 @@ impl SavedConn {
     }
 }
 
-impl Conn {
-    /// Its state, if nothing is under way.
-    fn save(&self) -> Result<SavedConn, CannotPass> {
-        if self.is_over() {
-            return Err(CannotPass::Ever("it is over"));
-        }
-        if !self.monitors.is_empty() {
-            return Err(CannotPass::Ever("it has flow monitors"));
-        }
-        let Some(session) = self.session.save() else {
-            return Err(CannotPass::Ever("no version is agreed yet, or its peer reads no more"));
-        };
-        if !self.bundles.is_empty() || self.commit_bytes > 0 {
-            return Err(CannotPass::Now("it has an open bundle"));
-        }
-        let has_mods = self.held.is_some() || !self.mods.is_empty() || !self.table_changes.is_empty();
-        if self.blocked || self.waits || self.flush.is_some() || has_mods {
-            return Err(CannotPass::Now("a request is under way"));
-        }
-        if self.dump.is_some() || session.output.len() > BYTES_MAX {
-            return Err(CannotPass::Now("its peer reads a long reply"));
-        }
-        if session.input.len() > BYTES_MAX {
-            return Err(CannotPass::Now("it has many requests"));
-        }
-        Ok(SavedConn {
-            kind: self.kind,
-            session,
-            has_asked: self.has_asked,
-            is_admitted: self.is_admitted,
-            connected_ms: self.connected_ms,
-            role: self.role,
-            asyncs: self.asyncs.clone(),
-            miss_send_len_bytes: self.miss_send_len_bytes,
-            controller_id: self.controller_id,
-            packet_in_format: self.packet_in_format,
-            barrier: self.waiting_barrier(),
-        })
+/// The state of a connection, if nothing is under way.
+fn save(conn: &Conn) -> Result<SavedConn, CannotPass> {
+    if conn.is_over() {
+        return Err(CannotPass::Ever("it is over"));
+    }
+    if !conn.monitors.is_empty() {
+        return Err(CannotPass::Ever("it has flow monitors"));
+    }
+    let Some(session) = conn.session.save() else {
+        return Err(CannotPass::Ever("no version is agreed yet, or its peer reads no more"));
+    };
+    if !conn.bundles.is_empty() || conn.commit_bytes > 0 {
+        return Err(CannotPass::Now("it has an open bundle"));
+    }
+    let has_mods = conn.held.is_some() || !conn.mods.is_empty() || !conn.table_changes.is_empty();
+    if conn.blocked || conn.waits || conn.flush.is_some() || has_mods {
+        return Err(CannotPass::Now("a request is under way"));
+    }
+    if conn.dump.is_some() || session.output.len() > BYTES_MAX {
+        return Err(CannotPass::Now("its peer reads a long reply"));
+    }
+    if session.input.len() > BYTES_MAX {
+        return Err(CannotPass::Now("it has many requests"));
+    }
+    Ok(SavedConn {
+        kind: conn.kind,
+        session,
+        has_asked: conn.has_asked,
+        is_admitted: conn.is_admitted,
+        connected_ms: conn.connected_ms,
+        role: conn.role,
+        asyncs: conn.asyncs,
+        miss_send_len_bytes: conn.miss_send_len_bytes,
+        controller_id: conn.controller_id,
+        packet_in_format: conn.packet_in_format,
+        barrier: conn.barrier.as_ref().map(|barrier| barrier.xid),
+    })
+}
+
+/// Goes on with the state of a connection of another process.
+fn adopt(conn: &mut Conn, saved: SavedConn, budgets: &Budgets, ctx: &BridgeCtx<'_>, now_ms: u64) {
+    let SavedConn {
+        kind: _,
+        session,
+        has_asked,
+        is_admitted,
+        connected_ms,
+        role,
+        asyncs,
+        miss_send_len_bytes,
+        controller_id,
+        packet_in_format,
+        barrier,
+    } = saved;
+    conn.fresh = !session.input.is_empty();
+    conn.session = Session::resume(*conn.session.config(), session, budgets);
+    (conn.has_asked, conn.is_admitted, conn.connected_ms) = (has_asked, is_admitted, connected_ms);
+    (conn.role, conn.asyncs, conn.miss_send_len_bytes) = (role, asyncs, miss_send_len_bytes);
+    (conn.controller_id, conn.packet_in_format) = (controller_id, packet_in_format);
+    conn.use_tlv(ctx);
+    // A barrier waits for the datapath of this process.
+    conn.changed_epoch = ctx.backer.epoch();
+    if let Some(xid) = barrier {
+        // A barrier reply has a form in every version.
+        let _ = conn.begin_barrier(xid, ctx, now_ms);
     }
 }
 
@@ -263,7 +294,7 @@ impl Connmgr {
     /// # Errors
     /// It cannot pass, now or ever.
     pub fn save(&self, id: ConnId) -> Result<SavedConn, CannotPass> {
-        self.conns.get(&id).map_or(Err(CannotPass::Ever("it is over")), Conn::save)
+        self.conns.get(&id).map_or(Err(CannotPass::Ever("it is over")), save)
     }
 
     /// Goes on with a connection of another process. Its owner configures it.
@@ -276,9 +307,7 @@ impl Connmgr {
     ) -> ConnId {
         let id = self.open(saved.kind, versions, now_ms);
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.adopt(saved, &self.budgets);
-            conn.use_tlv(ctx);
-            conn.renew_barrier(ctx, now_ms);
+            adopt(conn, saved, &self.budgets, ctx, now_ms);
             conn.session.set_log(self.keeps_messages);
         }
         self.watchers_changed();

@@ -12,6 +12,10 @@
 //!
 //! It does not connect, and does not interpret roles or messages. Sources: OpenFlow 1.3 §6.3, §7.5.
 
+mod saved;
+
+pub use saved::SavedSession;
+
 use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::message_log::{Direction, MessageLog};
@@ -140,23 +144,6 @@ pub enum SendError {
     Unencodable(ErrorKind),
 }
 
-/// An established session on its way to another process. The peer notices nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SavedSession {
-    /// The version agreed.
-    pub version: Version,
-    /// As in [`Options`]. Mappings of tunnel metadata are the bridge's.
-    pub table_id_in_command: bool,
-    /// Transaction id of the next message of ours.
-    pub next_xid: u32,
-    /// Time of the latest input.
-    pub last_input_ms: u64,
-    /// Unprocessed input.
-    pub input: Vec<u8>,
-    /// Unsent output.
-    pub output: Vec<u8>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     AwaitHello { since_ms: u64 },
@@ -216,53 +203,6 @@ impl Session {
         s.state = State::AwaitHello { since_ms: now_ms };
         let xid = s.new_xid();
         s.put(s.highest(), xid, &Message::Hello(Hello { versions: config.versions }));
-        s
-    }
-
-    /// A session that is over, without contents.
-    fn closed(config: Config, now_ms: u64, budgets: &Budgets) -> Session {
-        Session {
-            config,
-            state: State::Over,
-            options: Options::default(),
-            pending: Vec::new(),
-            done: 0,
-            tap: None,
-            log: None,
-            output: Vec::new(),
-            taken: 0,
-            next_xid: 1,
-            last_input_ms: now_ms,
-            probe_sent_ms: None,
-            input_share: Share::new(&budgets.input),
-            output_share: Share::new(&budgets.output),
-            short: false,
-            mute: false,
-        }
-    }
-
-    /// Its state for another process; `None` unless a version is agreed and the peer reads.
-    pub fn save(&self) -> Option<SavedSession> {
-        let State::Up(version) = self.state else { return None };
-        (!self.mute && !self.short).then(|| SavedSession {
-            version,
-            table_id_in_command: self.options.table_id_in_command,
-            next_xid: self.next_xid,
-            last_input_ms: self.last_input_ms,
-            input: self.pending().to_vec(),
-            output: self.output().to_vec(),
-        })
-    }
-
-    /// Goes on with a session of another process, with shared memory bounds.
-    pub fn resume(config: Config, saved: SavedSession, budgets: &Budgets) -> Session {
-        let mut s = Session::closed(config, saved.last_input_ms, budgets);
-        s.state = State::Up(saved.version);
-        s.options.table_id_in_command = saved.table_id_in_command;
-        s.next_xid = saved.next_xid.max(1);
-        (s.pending, s.output) = (saved.input, saved.output);
-        s.input_share.set(s.pending.len());
-        s.count_output();
         s
     }
 

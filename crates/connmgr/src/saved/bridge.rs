@@ -1,4 +1,4 @@
-//! [`SavedBridge`]: what controllers set of a bridge besides rules, groups and meters.
+//! [`SavedBridge`]: settings of a bridge by controllers, besides rules, groups and meters.
 
 use super::Reader;
 use crate::ports::{config_bits, set_config};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Ports in a text.
 const PART_MAX: usize = 400;
 
-/// What controllers set of a table.
+/// Settings of a table by controllers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct SavedTable {
     id: TableId,
@@ -63,15 +63,11 @@ impl SavedTable {
         Ok(SavedTable {
             id: TableId(all.number("table", 0)?),
             name: all.get("name", String::new(), |value| Some(value.as_str()?.to_string()))?,
-            miss: all.get("miss", None, |value| match value {
-                Value::Null => Some(None),
-                bits => TableMiss::from_config(bits.as_u64()?.try_into().ok()?).map(Some),
-            })?,
+            miss: all.optional("miss", |bits| TableMiss::from_config(bits.as_u64()?.try_into().ok()?))?,
             evicts: all.flag("evicts")?,
-            vacancy: all.get("vacancy", None, |value| match value.as_array().map(Vec::as_slice) {
-                None => value.is_null().then_some(None),
-                Some([down, up]) => Some(Some((percent(down)?, percent(up)?))),
-                Some(_) => None,
+            vacancy: all.optional("vacancy", |value| match value.as_array()?.as_slice() {
+                [down, up] => Some((percent(down)?, percent(up)?)),
+                _ => None,
             })?,
         })
     }
@@ -115,19 +111,8 @@ impl SavedBridge {
     pub fn parse(text: &str) -> Result<SavedBridge, String> {
         let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let all = Reader(value.as_object().ok_or("not an object")?);
-        let optional = |name| {
-            all.get(name, None, |value| match value {
-                Value::Null => Some(None),
-                number => number.as_u64().map(Some),
-            })
-        };
-        let frags = match optional("frags")? {
-            None => None,
-            Some(flags) => {
-                let known = u16::try_from(flags).ok().and_then(FragHandling::from_flags);
-                Some(known.ok_or("frags: not a value of this field")?)
-            }
-        };
+        let frags =
+            all.optional("frags", |flags| FragHandling::from_flags(flags.as_u64()?.try_into().ok()?))?;
         let port = |value: &Value| match value.as_array()?.as_slice() {
             [port, bits] => Some((OfPort(port.as_u64()?.try_into().ok()?), bits.as_u64()?.try_into().ok()?)),
             _ => None,
@@ -142,7 +127,7 @@ impl SavedBridge {
                 Some(list.map(SavedTable::read).collect::<Result<_, _>>()?)
             }
         };
-        Ok(SavedBridge { generation_id: optional("generation_id")?, frags, ports, tables })
+        Ok(SavedBridge { generation_id: all.optional("generation_id", Value::as_u64)?, frags, ports, tables })
     }
 }
 
