@@ -212,11 +212,11 @@ impl Vlog {
     ///
     /// # Errors
     /// Unknown module.
-    pub fn set_rate_limit(&self, modules: &[String], on: bool) -> Result<(), String> {
-        let known = |name: &String| {
-            MODULES.iter().copied().find(|m| m == name).ok_or_else(|| format!("{name}: no such module"))
+    pub fn set_rate_limit(&self, modules: &[impl AsRef<str>], on: bool) -> Result<(), String> {
+        let known = |name: &str| {
+            MODULES.iter().copied().find(|m| *m == name).ok_or_else(|| format!("{name}: no such module"))
         };
-        let named: Vec<_> = modules.iter().map(known).collect::<Result<_, _>>()?;
+        let named: Vec<_> = modules.iter().map(|name| known(name.as_ref())).collect::<Result<_, _>>()?;
         let unlimited = &mut lock(&self.inner).unlimited;
         for module in MODULES.iter().filter(|m| named.is_empty() || named.contains(m)) {
             if on {

@@ -1,50 +1,63 @@
 //! Commands about bonds, with the texts of OVS.
 
 use super::datapath::{WithThreads, with_threads};
-use super::{Command, Reply, command};
+use super::{Optional, Parsed, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use flow::MacAddr;
 use ofproto::bond::slb_hash;
 use std::fmt::Write as _;
 
+/// An address, a VLAN and a basis.
+const HASHED: (Parsed<MacAddr>, Optional<Parsed<u16>>, Optional<Parsed<u32>>) = (
+    Parsed("mac", |text| MacAddr::parse(text).ok_or_else(|| "invalid mac".to_string())),
+    // As in OVS, the low bits of a number count.
+    Optional(Parsed("vlan", |text| {
+        text.parse().map(|n: i64| n as u16).map_err(|_| "invalid vlan".to_string())
+    })),
+    Optional(Parsed("basis", |text| {
+        text.parse().map(|n: i64| n as u32).map_err(|_| "invalid basis".to_string())
+    })),
+);
+
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "bond/disable-member",
-        "port member",
-        2..=2,
+        (Word("port"), Word("member")),
         "stop sending packets on a member of a bond",
         disable,
     ),
-    command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", enable),
-    command(
-        "bond/hash",
-        "mac [vlan] [basis]",
-        1..=3,
-        "compute the hash of an address in a balance-slb bond",
-        hash,
+    &command(
+        "bond/enable-member",
+        (Word("port"), Word("member")),
+        "send packets on a member of a bond again",
+        enable,
     ),
-    command("bond/list", "", 0..=0, "list the bonds with their modes and members", list),
-    command(
+    &command("bond/hash", HASHED, "compute the hash of an address in a balance-slb bond", hash),
+    &command("bond/list", (), "list the bonds with their modes and members", list),
+    &command(
         "bond/migrate",
-        "port hash member",
-        3..=3,
+        (Word("port"), Word("hash"), Word("member")),
         "move the traffic of a hash to another member of a bond",
         migrate,
     ),
-    command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", set_active),
-    command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", show),
-    command(
+    &command(
+        "bond/set-active-member",
+        (Word("port"), Word("member")),
+        "choose the active member of a bond",
+        set_active,
+    ),
+    &command("bond/show", Optional(Word("port")), "show the state of all bonds or one", show),
+    &command(
         "dpif-netdev/bond-show",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "show the bonds that userspace datapaths balance",
         datapath_bonds,
     ),
 ];
 
 /// `bond/list`
-fn list(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list(plane: &mut ControlPlane, (): ()) -> Reply {
     let mut out = String::from("bond\ttype\trecircID\tmembers\n");
     for row in plane.switch.bonds().all().map(|bond| bond.list_row()) {
         let members = row.members.join(", ");
@@ -54,10 +67,10 @@ fn list(plane: &mut ControlPlane, _: &[String]) -> Reply {
 }
 
 /// `bond/show [PORT]`
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, port: Option<&str>) -> Reply {
     let now_ms = sys::clock::monotonic_ms();
     let bonds = plane.switch.bonds();
-    Reply::from(match args.first() {
+    Reply::from(match port {
         Some(name) => bonds.find(name).map(|bond| bond.show(now_ms)).ok_or("no such bond".to_string()),
         None => Ok(bonds.all().map(|bond| bond.show(now_ms)).collect()),
     })
@@ -69,27 +82,27 @@ fn answer(result: Result<&'static str, &'static str>) -> Reply {
 }
 
 /// `bond/migrate PORT HASH MEMBER`
-fn migrate(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane.switch.bonds().change(&args[0], |bond| bond.migrate(&args[1], &args[2])))
+fn migrate(plane: &mut ControlPlane, (port, hash, member): (&str, &str, &str)) -> Reply {
+    answer(plane.switch.bonds().change(port, |bond| bond.migrate(hash, member)))
 }
 
 /// `bond/set-active-member PORT MEMBER`
-fn set_active(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane.switch.bonds().change(&args[0], |bond| bond.make_active(&args[1])))
+fn set_active(plane: &mut ControlPlane, (port, member): (&str, &str)) -> Reply {
+    answer(plane.switch.bonds().change(port, |bond| bond.make_active(member)))
 }
 
 /// `bond/enable-member PORT MEMBER`
-fn enable(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane.switch.bonds().change(&args[0], |bond| bond.set_enabled(&args[1], true)))
+fn enable(plane: &mut ControlPlane, (port, member): (&str, &str)) -> Reply {
+    answer(plane.switch.bonds().change(port, |bond| bond.set_enabled(member, true)))
 }
 
 /// `bond/disable-member PORT MEMBER`
-fn disable(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane.switch.bonds().change(&args[0], |bond| bond.set_enabled(&args[1], false)))
+fn disable(plane: &mut ControlPlane, (port, member): (&str, &str)) -> Reply {
+    answer(plane.switch.bonds().change(port, |bond| bond.set_enabled(member, false)))
 }
 
 /// `dpif-netdev/bond-show [DP]`
-fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn datapath_bonds(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
     let shown = |datapaths: Vec<WithThreads<'_>>| {
         let mut out = String::new();
         for balancer in datapaths.into_iter().filter_map(|(i, _)| i.datapath.bond_balancer()) {
@@ -104,27 +117,21 @@ fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
         }
         out
     };
-    with_threads(&plane.switch, args.first()).map(shown).into()
+    with_threads(&plane.switch, dp).map(shown).into()
 }
 
 /// `bond/hash MAC [VLAN] [BASIS]`
-fn hash(_: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(hash_of(args).map(|hash| format!("{hash}\n")))
+fn hash(_: &mut ControlPlane, hashed: (MacAddr, Option<u16>, Option<u32>)) -> Reply {
+    format!("{}\n", hash_of(hashed)).into()
 }
 
-fn hash_of(args: &[String]) -> Result<u8, String> {
-    // As in OVS, the low bits of a number count.
-    let number = |at: usize, name: &str| match args.get(at) {
-        None => Ok(0),
-        Some(text) => text.parse::<i64>().map_err(|_| format!("invalid {name}")),
-    };
-    let mac = args.first().and_then(|text| MacAddr::parse(text)).ok_or("invalid mac")?;
-    let (vlan, basis) = (number(1, "vlan")? as u16, number(2, "basis")? as u32);
-    Ok(slb_hash(mac, vlan, basis))
+fn hash_of((mac, vlan, basis): (MacAddr, Option<u16>, Option<u32>)) -> u8 {
+    slb_hash(mac, vlan.unwrap_or(0), basis.unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Arguments as _;
     use super::*;
 
     /// Answers of OVS 3.5.
@@ -147,7 +154,7 @@ mod tests {
             ("00:00:00:00:00:01 5 x", Err("invalid basis")),
         ] {
             let args: Vec<String> = line.split(' ').map(String::from).collect();
-            assert_eq!(hash_of(&args), expected.map_err(String::from), "{line}");
+            assert_eq!(HASHED.parse(&args).map(hash_of), expected.map_err(String::from), "{line}");
         }
     }
 }

@@ -10,14 +10,14 @@ pub(super) mod settings;
 pub(super) mod views;
 
 use super::datapath::datapath;
-use super::{Command, Reply, Wait, command};
+use super::{Form, Reply, Rows, Wait, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::work::{PART_BYTES, Requester, Work};
 use connmgr::selected_connections;
 use dpif::Provider;
 use dpif::text::{ConnectionFormat, format_flush, format_protocol, tcp_state_name, write_connection};
-use dpif::{Connection, ConnectionSink, CtProtocol, DpifError, TcpState};
+use dpif::{Connection, ConnectionSink, CtMatch, CtProtocol, DpifError, TcpState};
 use openflow::text::parse_ct_flush;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,19 +27,29 @@ use std::sync::Arc;
 use vlog::date;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpctl/ct-stats-show",
-        "[-m] [dp] [zone=N]",
-        0..=4,
+        Form("[-m] [dp] [zone=N]", 0, 4, counted),
         "count the connections by protocol, with -m also by TCP state",
         stats,
     ),
-    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, "list the tracked connections", dump),
-    command(
+    &command(
+        "dpctl/dump-conntrack",
+        Form("[-m] [-s] [dp] [zone=N]", 0, 4, |words| {
+            Words::parse(words, &["-m", "--more", "-s", "--statistics"])?.no_more()
+        }),
+        "list the tracked connections",
+        dump,
+    ),
+    &command(
         "dpctl/flush-conntrack",
-        "[dp] [zone=N] [mark=X[/M]] [labels=Y[/N]] [ct-orig-tuple [ct-reply-tuple]]",
-        0..=6,
+        Form(
+            "[dp] [zone=N] [mark=X[/M]] [labels=Y[/N]] [ct-orig-tuple [ct-reply-tuple]]",
+            0,
+            6,
+            Flushed::parse,
+        ),
         "remove the selected connections, by default all",
         flush,
     ),
@@ -47,19 +57,19 @@ pub(super) const ROWS: &[Command] = &[
 
 /// The arguments of a command.
 #[derive(Default)]
-pub(super) struct Words<'a> {
+pub(super) struct Words {
     verbose: bool,
     statistics: bool,
-    datapath: Option<&'a String>,
+    datapath: Option<String>,
     zone: Option<u16>,
     /// Remaining arguments.
-    pub(super) rest: Vec<&'a str>,
+    pub(super) rest: Vec<String>,
 }
 
-impl<'a> Words<'a> {
+impl Words {
     /// Parses the arguments of a command with these options. The datapath comes first, if named: an argument without
     /// a value.
-    pub(super) fn parse(args: &'a [String], options: &[&str]) -> Result<Words<'a>, String> {
+    pub(super) fn parse(args: &[String], options: &[&str]) -> Result<Words, String> {
         let mut words = Words::default();
         for arg in args {
             if arg.starts_with('-') {
@@ -78,16 +88,16 @@ impl<'a> Words<'a> {
                 && words.datapath.is_none()
                 && words.rest.is_empty()
             {
-                words.datapath = Some(arg);
+                words.datapath = Some(arg.clone());
             } else {
-                words.rest.push(arg);
+                words.rest.push(arg.clone());
             }
         }
         Ok(words)
     }
 
     /// Rejects remaining arguments.
-    fn no_more(self) -> Result<Words<'a>, String> {
+    fn no_more(self) -> Result<Words, String> {
         match self.rest.first() {
             Some(word) => Err(invalid(&format!("invalid argument {word}"))),
             None => Ok(self),
@@ -121,7 +131,7 @@ impl Tracker {
 /// A datapath's tracker, or the reply without one.
 fn later(
     plane: &ControlPlane,
-    name: Option<&String>,
+    name: Option<&str>,
     without: &str,
     work: impl FnOnce(&Tracker, &Requester<'_>) -> Result<String, String> + Send + 'static,
 ) -> Reply {
@@ -168,21 +178,17 @@ impl ConnectionSink for Text<'_, '_> {
     }
 }
 
-fn dump(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let begin = || {
-        let words = Words::parse(args, &["-m", "--more", "-s", "--statistics"])?.no_more()?;
-        let format = ConnectionFormat { verbose: words.verbose, statistics: words.statistics };
-        let zone = words.zone;
-        Ok(later(plane, words.datapath, "", move |tracker, requester| {
-            let mut text = Text { out: String::new(), format, requester, has_sent: false, is_torn: false };
-            tracker.list(zone, &mut text)?;
-            match text.is_torn {
-                false => Ok(text.out),
-                true => Err("the connections changed while they were sent: ask again".to_string()),
-            }
-        }))
-    };
-    Reply::or_error(begin())
+fn dump(plane: &mut ControlPlane, asked: Words) -> Reply {
+    let format = ConnectionFormat { verbose: asked.verbose, statistics: asked.statistics };
+    let zone = asked.zone;
+    later(plane, asked.datapath.as_deref(), "", move |tracker, requester| {
+        let mut text = Text { out: String::new(), format, requester, has_sent: false, is_torn: false };
+        tracker.list(zone, &mut text)?;
+        match text.is_torn {
+            false => Ok(text.out),
+            true => Err("the connections changed while they were sent: ask again".to_string()),
+        }
+    })
 }
 
 /// Number of connections, by protocol and state.
@@ -243,45 +249,52 @@ fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
     apart.chain((others > 0).then_some((None, others))).collect()
 }
 
-fn stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let begin = || {
-        // Older manuals document this form of `-m`.
-        let others: Vec<String> = args.iter().filter(|arg| *arg != "verbose").cloned().collect();
-        let words = Words::parse(&others, &["-m", "--more"])?.no_more()?;
-        let verbose = words.verbose || others.len() < args.len();
-        let zone = words.zone;
-        let none = "Connections Stats:\n    Total: 0\n";
-        Ok(later(plane, words.datapath, none, move |tracker, requester| {
-            let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), requester };
-            tracker.list(zone, &mut sums)?;
-            Ok(sums.text(verbose))
-        }))
-    };
-    Reply::or_error(begin())
+/// Arguments of `ct-stats-show`, which has one more word for `-m`, from older manuals.
+fn counted(words: &[String]) -> Result<Words, String> {
+    let others: Vec<String> = words.iter().filter(|word| *word != "verbose").cloned().collect();
+    let mut asked = Words::parse(&others, &["-m", "--more"])?.no_more()?;
+    asked.verbose |= others.len() < words.len();
+    Ok(asked)
+}
+
+fn stats(plane: &mut ControlPlane, Words { datapath, zone, verbose, .. }: Words) -> Reply {
+    let none = "Connections Stats:\n    Total: 0\n";
+    later(plane, datapath.as_deref(), none, move |tracker, requester| {
+        let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), requester };
+        tracker.list(zone, &mut sums)?;
+        Ok(sums.text(verbose))
+    })
 }
 
 /// `[dp] [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple [ct-reply-tuple]]`
-fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let begin = || {
-        if let Some(option) = args.iter().find(|arg| arg.starts_with('-')) {
+struct Flushed {
+    datapath: Option<String>,
+    which: CtMatch,
+}
+
+impl Flushed {
+    fn parse(words: &[String]) -> Result<Flushed, String> {
+        if let Some(option) = words.iter().find(|word| word.starts_with('-')) {
             return Err(format!("Unrecognized option {option}"));
         }
-        let (name, words) = split_name(args);
+        let (datapath, words) = split_name(words);
         let which = parse_ct_flush(words.iter().map(String::as_str)).map_err(|e| invalid(&e))?;
-        let which = selected_connections(&which);
-        Ok(later(plane, name, "", move |tracker, _| {
-            log::debug!(target: "ct_dpif", "{}: ct_flush: {}", tracker.0.name(), format_flush(&which));
-            let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
-            flushed.map(|()| String::new()).map_err(|e| failed("failed to flush conntrack", &e))
-        }))
-    };
-    Reply::or_error(begin())
+        Ok(Flushed { datapath, which: selected_connections(&which) })
+    }
+}
+
+fn flush(plane: &mut ControlPlane, Flushed { datapath, which }: Flushed) -> Reply {
+    later(plane, datapath.as_deref(), "", move |tracker, _| {
+        log::debug!(target: "ct_dpif", "{}: ct_flush: {}", tracker.0.name(), format_flush(&which));
+        let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
+        flushed.map(|()| String::new()).map_err(|e| failed("failed to flush conntrack", &e))
+    })
 }
 
 /// The datapath name before other arguments, and those.
-fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
+fn split_name(args: &[String]) -> (Option<String>, &[String]) {
     match args.split_first() {
-        Some((first, rest)) if !first.contains('=') && !first.is_empty() => (Some(first), rest),
+        Some((first, rest)) if !first.contains('=') && !first.is_empty() => (Some(first.clone()), rest),
         _ => (None, args),
     }
 }

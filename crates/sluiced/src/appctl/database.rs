@@ -1,175 +1,143 @@
 //! The control socket of the embedded database server, with the name of the stock one (`ovs-appctl -t
 //! ovsdb-server`).
 
-use super::{Command, Reply, command, general};
+use super::{Optional, Parsed, Reply, Rows, Unlisted, Word, command, general};
 use crate::control_plane::ControlPlane;
 use crate::db::MANAGERS;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "coverage/read-counter",
-        "COUNTER",
-        1..=1,
+        Word("COUNTER"),
         "print the total of a coverage counter",
         general::coverage_read,
     ),
-    command(
+    &command(
         "coverage/show",
-        "",
-        0..=0,
+        (),
         "show the coverage counters above zero with their rates",
         general::coverage_show,
     ),
-    command("exit", "", 0..=0, "refuse to stop: the switch runs this server", exit),
-    command(
-        "list-commands",
-        "",
-        0..=0,
-        "list the commands with their arguments",
-        general::list_database_commands,
-    ),
-    command("memory/show", "", 0..=0, "count the objects of the server that take most memory", show_memory),
-    command(
+    &command("exit", (), "refuse to stop: the switch runs this server", exit),
+    &command("list-commands", (), "list the commands with their arguments", general::list_database_commands),
+    &command("memory/show", (), "count the objects of the server that take most memory", show_memory),
+    &command(
         "ovsdb-server/add-db",
-        "DB",
-        1..=1,
+        Word("DB"),
         "refuse another database: the switch serves one",
         other_databases,
     ),
-    command("ovsdb-server/add-remote", "REMOTE", 1..=1, "serve the database at a further target", add_remote),
-    command("ovsdb-server/compact", "", 0..=1, "compact the database file", general::compact),
-    command(
+    &command("ovsdb-server/add-remote", Word("REMOTE"), "serve the database at a further target", add_remote),
+    &command(
+        "ovsdb-server/compact",
+        Unlisted(Optional(Word("db"))),
+        "compact the database file",
+        general::compact,
+    ),
+    &command(
         "ovsdb-server/connect-active-ovsdb-server",
-        "",
-        0..=0,
+        (),
         "refuse replication: no active server is set",
         connect_active,
     ),
-    command(
+    &command(
         "ovsdb-server/disable-monitor-cond",
-        "",
-        0..=0,
+        (),
         "offer no conditional monitors from now on",
         withdraw_conditions,
     ),
-    command(
+    &command(
         "ovsdb-server/disconnect-active-ovsdb-server",
-        "",
-        0..=0,
+        (),
         "do nothing: the server follows no other one",
         nothing_of_active,
     ),
-    command(
+    &command(
         "ovsdb-server/get-active-ovsdb-server",
-        "",
-        0..=0,
+        (),
         "print the followed server: none",
         nothing_of_active,
     ),
-    command(
+    &command(
         "ovsdb-server/get-db-storage-status",
-        "DB",
-        1..=1,
+        Word("DB"),
         "show the state of the database file",
         storage_status,
     ),
-    command(
+    &command(
         "ovsdb-server/get-sync-exclude-tables",
-        "",
-        0..=0,
+        (),
         "list the tables without replication: none",
         nothing_of_active,
     ),
-    command("ovsdb-server/list-dbs", "", 0..=0, "list the databases", list_databases),
-    command("ovsdb-server/list-remotes", "", 0..=0, "list the targets of this server", list_remotes),
-    command(
+    &command("ovsdb-server/list-dbs", (), "list the databases", list_databases),
+    &command("ovsdb-server/list-remotes", (), "list the targets of this server", list_remotes),
+    &command(
         "ovsdb-server/memory-trim-on-compaction",
-        "on|off",
-        1..=1,
+        Parsed("on|off", trims),
         "accept on: freed memory always returns to the system",
         trim_memory,
     ),
-    command(
+    &command(
         "ovsdb-server/perf-counters-clear",
-        "",
-        0..=0,
+        (),
         "do nothing: there are no performance counters",
         clear_perf_counters,
     ),
-    command(
+    &command(
         "ovsdb-server/perf-counters-show",
-        "",
-        0..=0,
+        (),
         "report that there are no performance counters",
         show_perf_counters,
     ),
-    command("ovsdb-server/reconnect", "", 0..=0, "drop the connections of all clients", reconnect),
-    command(
-        "ovsdb-server/reload",
-        "",
-        0..=0,
-        "refuse to reload: the server has no configuration file",
-        reload,
-    ),
-    command(
+    &command("ovsdb-server/reconnect", (), "drop the connections of all clients", reconnect),
+    &command("ovsdb-server/reload", (), "refuse to reload: the server has no configuration file", reload),
+    &command(
         "ovsdb-server/remove-db",
-        "DB",
-        1..=1,
+        Word("DB"),
         "refuse another database: the switch serves one",
         other_databases,
     ),
-    command(
+    &command(
         "ovsdb-server/remove-remote",
-        "REMOTE",
-        1..=1,
+        Word("REMOTE"),
         "stop serving the database at a target",
         remove_remote,
     ),
-    command(
+    &command(
         "ovsdb-server/set-active-ovsdb-server",
-        "REMOTE",
-        1..=1,
+        Word("REMOTE"),
         "refuse replication: the database is always active",
         replicate,
     ),
-    command(
+    &command(
         "ovsdb-server/set-active-ovsdb-server-probe-interval",
-        "MS",
-        1..=1,
+        Parsed("MS", interval),
         "refuse replication: the database is always active",
         probe_active,
     ),
-    command(
+    &command(
         "ovsdb-server/set-relay-source-probe-interval",
-        "MS",
-        1..=1,
+        Parsed("MS", interval),
         "refuse relay mode: the database is always active",
         probe_active,
     ),
-    command(
+    &command(
         "ovsdb-server/set-sync-exclude-tables",
-        "DB:TABLE[,DB:TABLE]...",
-        1..=1,
+        Word("DB:TABLE[,DB:TABLE]..."),
         "refuse replication: the database is always active",
         replicate,
     ),
-    command("ovsdb-server/sync-status", "", 0..=0, "print the replication state: always active", sync_status),
-    command(
-        "ovsdb-server/tlog-list",
-        "",
-        0..=0,
-        "list the tables whose transactions are logged",
-        list_logged,
-    ),
-    command(
+    &command("ovsdb-server/sync-status", (), "print the replication state: always active", sync_status),
+    &command("ovsdb-server/tlog-list", (), "list the tables whose transactions are logged", list_logged),
+    &command(
         "ovsdb-server/tlog-set",
-        "DB:TABLE on|off",
-        2..=2,
+        (Parsed("DB:TABLE", table), Parsed("on|off", on_or_off)),
         "log the transactions of a table, or stop that",
         log_table,
     ),
-    command("version", "", 0..=0, "print the OVS version of this interface", version),
+    &command("version", (), "print the OVS version of this interface", version),
 ];
 
 /// Interface version for tools.
@@ -177,44 +145,43 @@ const VERSION: &str = "ovsdb-server (Open vSwitch) 3.5.4\n";
 /// The served database.
 const NAME: &str = "Open_vSwitch";
 
-fn exit(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn exit(_: &mut ControlPlane, (): ()) -> Reply {
     Reply::Error("the switch itself serves the database: `ovs-appctl exit` ends both".to_string())
 }
 
-fn version(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn version(_: &mut ControlPlane, (): ()) -> Reply {
     VERSION.to_string().into()
 }
 
 /// Counters of the processor are read by no command here, as on machines that refuse them to the stock server.
-fn show_perf_counters(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn show_perf_counters(_: &mut ControlPlane, (): ()) -> Reply {
     "performance counter is not supported on this platform\n".to_string().into()
 }
 
-fn clear_perf_counters(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn clear_perf_counters(_: &mut ControlPlane, (): ()) -> Reply {
     String::new().into()
 }
 
-fn list_databases(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list_databases(plane: &mut ControlPlane, (): ()) -> Reply {
     plane.db.names().iter().map(|name| format!("{name}\n")).collect::<String>().into()
 }
 
-fn list_remotes(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list_remotes(plane: &mut ControlPlane, (): ()) -> Reply {
     let mut all = plane.db.remotes();
     all.push(MANAGERS);
     all.sort_unstable();
     all.iter().map(|target| format!("{target}\n")).collect::<String>().into()
 }
 
-fn add_remote(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    if args[0] == MANAGERS {
+fn add_remote(plane: &mut ControlPlane, remote: &str) -> Reply {
+    if remote == MANAGERS {
         return String::new().into();
     }
-    let added = plane.db.add_remote(&args[0], &mut plane.reactor);
+    let added = plane.db.add_remote(remote, &mut plane.reactor);
     added.map(|()| String::new()).map_err(|e| format!("{e:#}")).into()
 }
 
-fn remove_remote(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let target = args[0].as_str();
+fn remove_remote(plane: &mut ControlPlane, target: &str) -> Reply {
     if plane.db.remove_remote(target, &plane.reactor) {
         return String::new().into();
     }
@@ -223,63 +190,74 @@ fn remove_remote(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::Error(why.to_string())
 }
 
-fn storage_status(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    match plane.db.names().contains(&args[0].as_str()) {
+fn storage_status(plane: &mut ControlPlane, db: &str) -> Reply {
+    match plane.db.names().contains(&db) {
         true => "status: ok\n".to_string().into(),
         false => Reply::Error("Failed to find the database.".to_string()),
     }
 }
 
-fn sync_status(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn sync_status(_: &mut ControlPlane, (): ()) -> Reply {
     "state: active\n".to_string().into()
 }
 
 /// The server follows no other one: there is no connection to end, and no name or table to list.
-fn nothing_of_active(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn nothing_of_active(_: &mut ControlPlane, (): ()) -> Reply {
     String::new().into()
 }
 
-fn connect_active(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn connect_active(_: &mut ControlPlane, (): ()) -> Reply {
     Reply::Error("no active server is set".to_string())
 }
 
-fn replicate(_: &mut ControlPlane, args: &[String]) -> Reply {
-    let what = &args[0];
+fn replicate(_: &mut ControlPlane, what: &str) -> Reply {
     Reply::Error(format!(
         "{what}: the switch's database is always active; run ovsdb-server for copies of databases"
     ))
 }
 
-fn probe_active(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    match args[0].parse::<i32>() {
-        Ok(_) => replicate(plane, args),
-        Err(_) => Reply::Error(format!("{}: the probe interval is not an integer", args[0])),
+/// A number of milliseconds, as text for the refusal.
+fn interval(text: &str) -> Result<String, String> {
+    match text.parse::<i32>() {
+        Ok(_) => Ok(text.to_string()),
+        Err(_) => Err(format!("{text}: the probe interval is not an integer")),
     }
 }
 
-fn reload(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn probe_active(plane: &mut ControlPlane, ms: String) -> Reply {
+    replicate(plane, &ms)
+}
+
+fn reload(_: &mut ControlPlane, (): ()) -> Reply {
     Reply::Error("the database server of the switch has no configuration file".to_string())
 }
 
 /// Freed memory always returns to the system, with or without a compaction.
-fn trim_memory(_: &mut ControlPlane, args: &[String]) -> Reply {
-    match args[0].as_str() {
-        "on" => String::new().into(),
-        "off" => {
+fn trim_memory(_: &mut ControlPlane, trims: bool) -> Reply {
+    match trims {
+        true => String::new().into(),
+        false => {
             Reply::Error("the switch returns freed memory once a second, and cannot keep it".to_string())
         }
-        other => Reply::Error(format!("{other}: invalid argument; use on or off")),
     }
 }
 
-fn withdraw_conditions(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn trims(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("{other}: invalid argument; use on or off")),
+    }
+}
+
+fn withdraw_conditions(plane: &mut ControlPlane, (): ()) -> Reply {
     if let Some(server) = plane.db.server() {
         server.offer_conditional_monitors(false);
     }
-    reconnect(plane, args)
+    reconnect(plane, ())
 }
 
-fn list_logged(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list_logged(plane: &mut ControlPlane, (): ()) -> Reply {
     let mut out = format!("{:<15} {:<27} logging\n", "database", "table");
     out += &format!("{:<15} {:<27} -------\n", "--------", "-----");
     let Some(server) = plane.db.server() else { return out.into() };
@@ -292,21 +270,28 @@ fn list_logged(plane: &mut ControlPlane, _: &[String]) -> Reply {
     out.into()
 }
 
-fn log_table(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let Some((database, table)) = args[0].split_once(':').filter(|(d, t)| !d.is_empty() && !t.is_empty())
-    else {
-        return Reply::Error("invalid DB:TABLE argument".to_string());
-    };
-    let on = match args[1].to_ascii_lowercase().as_str() {
-        "on" => true,
-        "off" => false,
-        _ => return Reply::Error("invalid command argument".to_string()),
-    };
-    let Some(server) = plane.db.server() else { return Reply::Error("no such database".to_string()) };
-    server.log_table(database, table, on).map(|()| String::new()).map_err(str::to_string).into()
+/// A table, after the name of its database.
+fn table(text: &str) -> Result<(String, String), String> {
+    let names = text.split_once(':').filter(|(database, table)| !database.is_empty() && !table.is_empty());
+    let (database, table) = names.ok_or("invalid DB:TABLE argument")?;
+    Ok((database.to_string(), table.to_string()))
 }
 
-fn show_memory(plane: &mut ControlPlane, _: &[String]) -> Reply {
+/// In upper or lower case.
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("invalid command argument".to_string()),
+    }
+}
+
+fn log_table(plane: &mut ControlPlane, ((database, table), on): ((String, String), bool)) -> Reply {
+    let Some(server) = plane.db.server() else { return Reply::Error("no such database".to_string()) };
+    server.log_table(&database, &table, on).map(|()| String::new()).map_err(str::to_string).into()
+}
+
+fn show_memory(plane: &mut ControlPlane, (): ()) -> Reply {
     let used = plane.db.server().map(|server| server.memory_use()).unwrap_or_default();
     let head = [("atoms", used.atoms), ("backlog", used.backlog), ("cells", used.cells)];
     let tail = [("sessions", used.sessions), ("triggers", used.triggers)];
@@ -315,12 +300,11 @@ fn show_memory(plane: &mut ControlPlane, _: &[String]) -> Reply {
     format!("{} {fixed} {}", general::memory_items(&head).trim_end(), general::memory_items(&tail)).into()
 }
 
-fn reconnect(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn reconnect(plane: &mut ControlPlane, (): ()) -> Reply {
     plane.db.reconnect_clients(&plane.reactor);
     String::new().into()
 }
 
-fn other_databases(_: &mut ControlPlane, args: &[String]) -> Reply {
-    let name = &args[0];
-    Reply::Error(format!("{name}: the switch serves {NAME} alone; run ovsdb-server for other databases"))
+fn other_databases(_: &mut ControlPlane, db: &str) -> Reply {
+    Reply::Error(format!("{db}: the switch serves {NAME} alone; run ovsdb-server for other databases"))
 }

@@ -1,6 +1,6 @@
 //! Commands that show datapaths and their ports.
 
-use super::{Command, Json, Reply, TypedReply, command};
+use super::{Form, Json, Optional, Reply, Rows, TypedReply, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
@@ -18,39 +18,35 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpctl/cache-get-size",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "show the sizes of the configurable caches of datapaths",
         cache_sizes,
     ),
-    command(
+    &command(
         "dpctl/cache-set-size",
-        "dp cache size",
-        3..=3,
+        (Word("dp"), Word("cache"), Word("size")),
         "set the size of a cache of a datapath",
         set_cache_size,
     ),
-    command("dpctl/dump-dps", "", 0..=0, "list the datapaths", list),
-    command(
+    &command("dpctl/dump-dps", (), "list the datapaths", list),
+    &command(
         "dpctl/show",
-        "[-s] [dp...]",
-        0..=16,
+        Form("[-s] [dp...]", 0, 16, Asked::parse),
         "show datapaths with their ports, with -s also port counters",
         dpctl_show,
     ),
-    command(
+    &command(
         "dpif-netlink/dispatch-mode",
-        "",
-        0..=0,
+        (),
         "show how kernel datapaths distribute upcalls",
         dispatch_modes,
     ),
-    command("dpif/dump-dps", "", 0..=0, "list the bridges, each behind its datapath type", list_bridges),
-    command("dpif/show", "", 0..=0, "show the bridges and ports of each datapath", dpif_show),
-    command("ofproto/list-tunnels", "", 0..=0, "list the tunnel ports of all bridges", list_tunnels),
+    &command("dpif/dump-dps", (), "list the bridges, each behind its datapath type", list_bridges),
+    &command("dpif/show", (), "show the bridges and ports of each datapath", dpif_show),
+    &command("ofproto/list-tunnels", (), "list the tunnel ports of all bridges", list_tunnels),
 ];
 
 /// Flows of one dump request.
@@ -91,8 +87,8 @@ pub(super) fn thread_name(pmd: PmdId) -> String {
 }
 
 /// The datapath of a name from the command line, or the only one.
-pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a Instance, String> {
-    switch.instances().named(name.map(String::as_str))
+pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&str>) -> Result<&'a Instance, String> {
+    switch.instances().named(name)
 }
 
 /// The datapath of a name from the command line, or all datapaths, limited to those with forwarding threads.
@@ -101,7 +97,7 @@ pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<
 /// The datapath does not exist, or it has no forwarding threads here.
 pub(super) fn with_threads<'a>(
     switch: &'a Switch,
-    name: Option<&String>,
+    name: Option<&str>,
 ) -> Result<Vec<WithThreads<'a>>, String> {
     let of = |i: &'a Instance| Some((i, i.datapath.pmd_threads()?));
     match name {
@@ -141,24 +137,30 @@ pub(crate) fn flows_of(instance: &Instance, pmd: PmdId) -> Result<Vec<FlowRecord
     Ok(all)
 }
 
-fn dpctl_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let instances = plane.switch.instances();
-    let show = || {
-        let mut with_stats = false;
-        for option in args.iter().filter(|a| a.starts_with('-')) {
-            match option.as_str() {
-                "-s" | "--statistics" => with_stats = true,
-                _ => return Err(format!("Unrecognized option {option}")),
-            }
+/// `[-s] [DP...]`
+struct Asked {
+    with_stats: bool,
+    /// Names of datapaths; none: all.
+    datapaths: Vec<String>,
+}
+
+impl Asked {
+    fn parse(words: &[String]) -> Result<Asked, String> {
+        let (options, datapaths): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|w| w.starts_with('-'));
+        match options.iter().find(|option| !matches!(option.as_str(), "-s" | "--statistics")) {
+            Some(option) => Err(format!("Unrecognized option {option}")),
+            None => Ok(Asked { with_stats: !options.is_empty(), datapaths }),
         }
-        let named: Vec<_> = args.iter().filter(|a| !a.starts_with('-')).collect();
-        let chosen: Vec<&Instance> = match named.is_empty() {
-            true => instances.all(),
-            false => named.iter().map(|n| instances.named(Some(n))).collect::<Result<_, _>>()?,
-        };
-        Ok(chosen.into_iter().map(|i| show_ports(i, with_stats)).collect())
+    }
+}
+
+fn dpctl_show(plane: &mut ControlPlane, Asked { with_stats, datapaths }: Asked) -> Reply {
+    let instances = plane.switch.instances();
+    let chosen: Result<Vec<&Instance>, String> = match datapaths.is_empty() {
+        true => Ok(instances.all()),
+        false => datapaths.iter().map(|name| instances.named(Some(name))).collect(),
     };
-    Reply::from(show())
+    chosen.map(|all| all.into_iter().map(|i| show_ports(i, with_stats)).collect::<String>()).into()
 }
 
 fn show_ports(instance: &Instance, with_stats: bool) -> String {
@@ -279,7 +281,7 @@ struct ShownDatapath {
     bridges: Vec<(String, Vec<ShownPort>)>,
 }
 
-fn dpif_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn dpif_show(plane: &mut ControlPlane, (): ()) -> Reply {
     let switch = &plane.switch;
     let datapaths = switch.instances().iter().map(|i| shown_datapath(switch, i));
     Reply::Value(Box::new(DatapathList(datapaths.collect())))
@@ -387,7 +389,7 @@ fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
 }
 
 /// How kernel datapaths choose the upcall socket of a packet.
-fn dispatch_modes(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn dispatch_modes(plane: &mut ControlPlane, (): ()) -> Reply {
     let line = |i: &Instance| {
         let UpcallSockets { dispatch, .. } = i.datapath.upcall_sockets()?;
         Some(format!("{}: {dispatch} dispatch mode\n", i.name()))
@@ -395,12 +397,12 @@ fn dispatch_modes(plane: &mut ControlPlane, _: &[String]) -> Reply {
     plane.switch.instances().all().into_iter().filter_map(line).collect::<String>().into()
 }
 
-fn list(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list(plane: &mut ControlPlane, (): ()) -> Reply {
     plane.switch.instances().all().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
 }
 
 /// The bridges, each after the type of its datapath.
-fn list_bridges(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list_bridges(plane: &mut ControlPlane, (): ()) -> Reply {
     let line = |(i, b): (&Instance, Arc<BridgeView>)| {
         let own = i.name();
         format!("{}@{}\n", own.split_once('@').map_or(own, |(kind, _)| kind), b.name)
@@ -409,7 +411,7 @@ fn list_bridges(plane: &mut ControlPlane, _: &[String]) -> Reply {
 }
 
 /// Tunnel ports of all bridges, with the common properties of each one's packets.
-fn list_tunnels(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn list_tunnels(plane: &mut ControlPlane, (): ()) -> Reply {
     let mut lines = Vec::new();
     for (_, bridge) in plane.switch.instances().bridges() {
         for port in bridge.ports.ports.values() {
@@ -475,16 +477,16 @@ fn sent(t: &TunnelConfig) -> String {
 }
 
 /// The userspace datapath has no caches of configurable size.
-fn cache_sizes(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn cache_sizes(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
     let instances = plane.switch.instances();
-    match args.first() {
+    match dp {
         Some(name) => instances.named(Some(name)).map(|i| format!("{}:\n", i.name())).into(),
         None => instances.all().iter().map(|i| format!("{}:\n", i.name())).collect::<String>().into(),
     }
 }
 
-fn set_cache_size(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let known = plane.switch.instances().named(Some(&args[0]));
+fn set_cache_size(plane: &mut ControlPlane, (dp, _, _): (&str, &str, &str)) -> Reply {
+    let known = plane.switch.instances().named(Some(dp));
     Reply::from(known.and_then(|_| Err("Setting caches not supported (Operation not supported)".to_string())))
 }
 

@@ -3,7 +3,7 @@
 //! Costs one search by ufid and thread; it walks over no flows.
 
 use super::flows::rule_line;
-use super::{Command, Reply, command, flows};
+use super::{Optional, Parsed, Reply, Rows, command, flows};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::PmdId;
@@ -15,10 +15,9 @@ use openflow::text::format_group;
 use std::fmt::Write as _;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[command(
+pub(super) const ROWS: Rows = &[&command(
     "ofproto/detrace",
-    "UFID [pmd=PMD-ID]",
-    1..=2,
+    (Parsed("UFID", ufid), Optional(Parsed("pmd=PMD-ID", thread))),
     "list the OpenFlow rules and groups behind a datapath flow",
     detrace,
 )];
@@ -27,19 +26,18 @@ pub(super) const ROWS: &[Command] = &[command(
 const CORE_UNSPECIFIED: i64 = i32::MAX as i64;
 
 /// `UFID [pmd=PMD-ID]`; without the latter, of any thread.
-fn detrace(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let story = || {
-        let ufid = flows::ufid(&args[0]).map_err(|_| "failed to parse ufid".to_string())?;
-        let pmd = args.get(1).map(|text| thread(text)).transpose()?;
-        let mut out = String::new();
-        for instance in plane.switch.instances().iter() {
-            // Threads have the same translation, up to the time of a change.
-            let threads = pmd.map_or_else(|| instance.datapath.pmds(), |pmd| vec![pmd]);
-            out.extend(threads.into_iter().find_map(|pmd| of_flow(instance, ufid, pmd)));
-        }
-        Ok(out)
-    };
-    Reply::from(story())
+fn detrace(plane: &mut ControlPlane, (ufid, pmd): (Ufid, Option<PmdId>)) -> Reply {
+    let mut out = String::new();
+    for instance in plane.switch.instances().iter() {
+        // Threads have the same translation, up to the time of a change.
+        let threads = pmd.map_or_else(|| instance.datapath.pmds(), |pmd| vec![pmd]);
+        out.extend(threads.into_iter().find_map(|pmd| of_flow(instance, ufid, pmd)));
+    }
+    out.into()
+}
+
+fn ufid(text: &str) -> Result<Ufid, String> {
+    flows::ufid(text).map_err(|_| "failed to parse ufid".to_string())
 }
 
 /// `pmd=N`: a core; -1: the main thread; 2147483647: none.

@@ -5,7 +5,7 @@
 //! change in the database.
 
 use super::datapath::datapath;
-use super::{Command, Reply, command};
+use super::{Reply, Rows, Several, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::{PortInfo, PortSpec};
@@ -14,25 +14,33 @@ use std::collections::BTreeMap;
 use sync::lock;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpctl/add-dp",
-        "dp [iface...]",
-        1..=64,
+        (Word("dp"), Several("[iface...]", 0, 63)),
         "create a datapath without bridges, with optional ports",
         make,
     ),
-    command("dpctl/add-if", "dp iface...", 2..=64, "add ports to a datapath", add_ports),
-    command("dpctl/del-dp", "dp", 1..=1, "remove a datapath that has no bridges", remove),
-    command("dpctl/del-if", "dp iface...", 2..=64, "remove ports of a datapath", remove_ports),
-    command("dpctl/set-if", "dp iface...", 2..=64, "change options of ports of a datapath", set_ports),
+    &command("dpctl/add-if", (Word("dp"), Several("iface...", 1, 63)), "add ports to a datapath", add_ports),
+    &command("dpctl/del-dp", Word("dp"), "remove a datapath that has no bridges", remove),
+    &command(
+        "dpctl/del-if",
+        (Word("dp"), Several("iface...", 1, 63)),
+        "remove ports of a datapath",
+        remove_ports,
+    ),
+    &command(
+        "dpctl/set-if",
+        (Word("dp"), Several("iface...", 1, 63)),
+        "change options of ports of a datapath",
+        set_ports,
+    ),
 ];
 
 /// The commands of the dummy mode.
-pub(super) const DUMMY_ROWS: &[Command] = &[command(
+pub(super) const DUMMY_ROWS: Rows = &[&command(
     "dpif-dummy/change-port-number",
-    "dp port new-number",
-    3..=3,
+    (Word("dp"), Word("port"), Word("new-number")),
     "change the number of a port of a dummy datapath",
     renumber,
 )];
@@ -70,8 +78,8 @@ impl<'a> Wanted<'a> {
 }
 
 /// `add-dp [TYPE@]NAME [INTERFACE...]`
-fn make(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (type_name, short) = args[0].split_once('@').unwrap_or((DEFAULT_TYPE, &args[0]));
+fn make(plane: &mut ControlPlane, (dp, interfaces): (&str, Vec<&str>)) -> Reply {
+    let (type_name, short) = dp.split_once('@').unwrap_or((DEFAULT_TYPE, dp));
     let served_by = match plane.switch.supported().datapaths.get(type_name) {
         Some(support) => support.served_by.clone(),
         None => return Reply::Error(format!("{type_name}: no such datapath type")),
@@ -81,11 +89,11 @@ fn make(plane: &mut ControlPlane, args: &[String]) -> Reply {
             plane.switch.instances_mut().add_separate(&served_by, short).map_err(|e| format!("{e:#}"))
         })
         .map_err(|e| format!("add_dp ({e})"));
-    if made.is_err() || args.len() == 1 {
+    if made.is_err() || interfaces.is_empty() {
         return Reply::from(made.map(|()| String::new()));
     }
     let name = format!("{served_by}@{short}");
-    Reply::from(add_all(plane, &name, &args[1..]))
+    Reply::from(add_all(plane, &name, &interfaces))
 }
 
 /// Its local port has the same name.
@@ -95,24 +103,24 @@ fn check_name(short: &str) -> Result<(), String> {
 }
 
 /// `del-dp NAME`
-fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let removed = plane.switch.instances_mut().remove_separate(&args[0]);
+fn remove(plane: &mut ControlPlane, dp: &str) -> Reply {
+    let removed = plane.switch.instances_mut().remove_separate(dp);
     Reply::from(removed.map(|()| String::new()))
 }
 
 /// `add-if NAME INTERFACE...`
-fn add_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(add_all(plane, &args[0], &args[1..]))
+fn add_ports(plane: &mut ControlPlane, (dp, interfaces): (&str, Vec<&str>)) -> Reply {
+    Reply::from(add_all(plane, dp, &interfaces))
 }
 
 /// Carries out each part of a command; fails with all failures.
-fn each(parts: &[String], mut run: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
+fn each(parts: &[&str], mut run: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
     let failed: Vec<String> = parts.iter().filter_map(|part| run(part).err()).collect();
     if failed.is_empty() { Ok(String::new()) } else { Err(failed.join("\n")) }
 }
 
-fn add_all(plane: &mut ControlPlane, name: &str, ports: &[String]) -> Result<String, String> {
-    let instance = datapath(&plane.switch, Some(&name.to_string()))?;
+fn add_all(plane: &mut ControlPlane, name: &str, ports: &[&str]) -> Result<String, String> {
+    let instance = datapath(&plane.switch, Some(name))?;
     each(ports, |text| {
         let wanted = Wanted::parse(text)?;
         let port = wanted.name;
@@ -151,11 +159,11 @@ fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
 }
 
 /// `del-if NAME INTERFACE...`
-fn remove_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(each(&args[1..], |name| remove_port(plane, &args[0], name)))
+fn remove_ports(plane: &mut ControlPlane, (dp, interfaces): (&str, Vec<&str>)) -> Reply {
+    Reply::from(each(&interfaces, |name| remove_port(plane, dp, name)))
 }
 
-fn remove_port(plane: &mut ControlPlane, of: &String, name: &str) -> Result<(), String> {
+fn remove_port(plane: &mut ControlPlane, of: &str, name: &str) -> Result<(), String> {
     let instance = datapath(&plane.switch, Some(of))?;
     let failed =
         |name: &str, why: &str| format!("deleting port {name} from {} failed ({why})", instance.name());
@@ -177,14 +185,14 @@ fn remove_port(plane: &mut ControlPlane, of: &String, name: &str) -> Result<(), 
 
 /// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Options of an interface of the database last
 /// until its own change there.
-fn set_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    if let Err(why) = datapath(&plane.switch, Some(&args[0])) {
+fn set_ports(plane: &mut ControlPlane, (dp, interfaces): (&str, Vec<&str>)) -> Reply {
+    if let Err(why) = datapath(&plane.switch, Some(dp)) {
         return Reply::Error(why);
     }
-    Reply::from(each(&args[1..], |text| set_port(plane, &args[0], text)))
+    Reply::from(each(&interfaces, |text| set_port(plane, dp, text)))
 }
 
-fn set_port(plane: &mut ControlPlane, datapath_name: &String, text: &str) -> Result<(), String> {
+fn set_port(plane: &mut ControlPlane, datapath_name: &str, text: &str) -> Result<(), String> {
     let instance = datapath(&plane.switch, Some(datapath_name))?;
     let words = text.split(',').skip(1);
     let port = port(instance, text.split(',').next().unwrap_or_default())?;
@@ -229,12 +237,12 @@ fn with<'a>(
 }
 
 /// `change-port-number DP PORT NUMBER`, for dummies.
-fn renumber(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn renumber(plane: &mut ControlPlane, (dp, port_name, new_number): (&str, &str, &str)) -> Reply {
     let mut renumber = || {
-        let instance = plane.switch.instances().named(Some(&args[0])).ok().filter(|i| i.is_dummy());
+        let instance = plane.switch.instances().named(Some(dp)).ok().filter(|i| i.is_dummy());
         let instance = instance.ok_or("unknown datapath or not a dummy")?;
-        let port = port(instance, &args[1]).map_err(|_| "unknown port")?;
-        let number = args[2].parse().ok().filter(|n| (1..::datapath::PORT_NUMBERS).contains(n));
+        let port = port(instance, port_name).map_err(|_| "unknown port")?;
+        let number = new_number.parse().ok().filter(|n| (1..::datapath::PORT_NUMBERS).contains(n));
         let number = DpPort(number.ok_or("bad port number")?);
         if instance.datapath.ports().iter().any(|known| known.number == number) {
             return Err("port number already in use".to_string());

@@ -5,7 +5,7 @@
 //! datapath. A reply has bounds: the most used flows of each port and reason are translated, [`EXPLAINED_MAX`] in all.
 
 use super::datapath::Names;
-use super::{Command, Json, Reply, TypedReply, command};
+use super::{Json, Optional, Reply, Rows, TypedReply, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::trace_text::Shown;
@@ -24,8 +24,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] =
-    &[command("drops/show", "[port | bridge]", 0..=1, "show which ports drop packets, and why", show)];
+pub(super) const ROWS: Rows = &[&command(
+    "drops/show",
+    Optional(Word("port | bridge")),
+    "show which ports drop packets, and why",
+    show,
+)];
 
 /// Flows of one port and reason that are translated.
 const FLOWS_MAX: usize = 8;
@@ -110,20 +114,20 @@ impl RuleText {
     }
 }
 
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, only: Option<&str>) -> Reply {
     let instances = plane.switch.instances();
     let now_ms = sys::clock::monotonic_ms();
     let mut left = EXPLAINED_MAX;
     let mut drops: Vec<PortDrop> = Vec::new();
-    let mut known = args.is_empty();
+    let mut known = only.is_none();
     for instance in instances.iter() {
         let mut of = OfInstance::new(instance, now_ms);
-        known |= args.first().is_some_and(|name| of.knows(name));
-        drops.extend(of.drops(args.first().map(String::as_str), &mut left));
+        known |= only.is_some_and(|name| of.knows(name));
+        drops.extend(of.drops(only, &mut left));
     }
-    match known {
-        true => Reply::Value(Box::new(Drops(drops))),
-        false => Reply::Error(format!("{}: no such port or bridge", args[0])),
+    match only.filter(|_| !known) {
+        None => Reply::Value(Box::new(Drops(drops))),
+        Some(name) => Reply::Error(format!("{name}: no such port or bridge")),
     }
 }
 

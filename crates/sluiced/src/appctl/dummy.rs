@@ -2,7 +2,7 @@
 
 use super::datapath::Names;
 use super::routes::cidr;
-use super::{Command, Reply, Wait, command};
+use super::{Optional, Parsed, Reply, Rows, Several, Wait, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::text::{PortNames, parse_key_mask};
@@ -11,35 +11,41 @@ use netdev::dummy::Dummy;
 use std::sync::Arc;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "netdev-dummy/conn-state",
-        "[netdev]",
-        0..=1,
+        Optional(Word("netdev")),
         "show the stream connections of dummies",
         conn_state,
     ),
-    command("netdev-dummy/ip4addr", "netdev address/bits", 2..=2, "add an IPv4 address to a dummy", ip4),
-    command("netdev-dummy/ip6addr", "netdev address/bits", 2..=2, "add an IPv6 address to a dummy", ip6),
-    command(
+    &command(
+        "netdev-dummy/ip4addr",
+        (Word("netdev"), Word("address/bits")),
+        "add an IPv4 address to a dummy",
+        ip4,
+    ),
+    &command(
+        "netdev-dummy/ip6addr",
+        (Word("netdev"), Word("address/bits")),
+        "add an IPv6 address to a dummy",
+        ip6,
+    ),
+    &command(
         "netdev-dummy/receive",
-        "name [--qid queue] {packet | flow [--len bytes]}...",
-        2..=1024,
+        (Word("name"), Several("[--qid queue] {packet | flow [--len bytes]}...", 1, 1023)),
         "receive packets on a dummy",
         receive,
     ),
-    command(
+    &command(
         "netdev-dummy/set-admin-state",
-        "[netdev] up|down",
-        1..=2,
+        (Optional(Word("netdev")), Parsed("up|down", is_up)),
         "set all dummies or one up or down",
         set_admin_state,
     ),
-    command("time/stop", "", 0..=0, "stop the clock of the switch", time_stop),
-    command(
+    &command("time/stop", (), "stop the clock of the switch", time_stop),
+    &command(
         "time/warp",
-        "[total_msecs] msecs",
-        1..=2,
+        (Optional(Parsed("total_msecs", ms)), Parsed("msecs", ms)),
         "advance the stopped clock, in steps of some milliseconds",
         time_warp,
     ),
@@ -61,19 +67,19 @@ impl Warp {
     }
 }
 
-fn time_stop(_: &mut ControlPlane, _: &[String]) -> Reply {
+fn time_stop(_: &mut ControlPlane, (): ()) -> Reply {
     sys::clock::stop();
     String::new().into()
 }
 
-fn time_warp(_: &mut ControlPlane, args: &[String]) -> Reply {
-    let numbers: Option<Vec<u64>> =
-        args.iter().map(|a| a.parse::<u32>().ok().filter(|ms| *ms > 0).map(u64::from)).collect();
-    let (left_ms, step_ms) = match numbers.as_deref() {
-        Some([ms]) => (*ms, *ms),
-        Some([total, step]) => (*total, *step),
-        _ => return Reply::Error("invalid MSECS".to_string()),
-    };
+/// A time above zero.
+fn ms(text: &str) -> Result<u64, String> {
+    let ms = text.parse::<u32>().ok().filter(|ms| *ms > 0);
+    ms.map(u64::from).ok_or_else(|| "invalid MSECS".to_string())
+}
+
+fn time_warp(_: &mut ControlPlane, (total_ms, step_ms): (Option<u64>, u64)) -> Reply {
+    let left_ms = total_ms.unwrap_or(step_ms);
     Reply::Later(Wait::Warp(Warp { left_ms, step_ms }, Vec::new()))
 }
 
@@ -91,12 +97,12 @@ fn owner<'a>(plane: &'a ControlPlane, name: &str) -> Option<&'a Instance> {
 }
 
 /// `NAME [--qid N] {HEX | DATAPATH-FLOW [--len N]}...`
-fn receive(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn receive(plane: &mut ControlPlane, (name, words): (&str, Vec<&str>)) -> Reply {
     let received = || {
-        let dummy = dummy(plane, &args[0]).ok_or("no such dummy netdev")?;
-        let instance = owner(plane, &args[0]).ok_or("its datapath is gone")?;
-        let (qid, frames) = match &args[1..] {
-            [option, qid, rest @ ..] if option == "--qid" => {
+        let dummy = dummy(plane, name).ok_or("no such dummy netdev")?;
+        let instance = owner(plane, name).ok_or("its datapath is gone")?;
+        let (qid, frames) = match &words[..] {
+            ["--qid", qid, rest @ ..] => {
                 let qid = qid.parse().ok().filter(|q| *q < dummy.n_rxq()).ok_or("bad rx queue id.")?;
                 (qid, rest)
             }
@@ -112,7 +118,7 @@ fn receive(plane: &mut ControlPlane, args: &[String]) -> Reply {
                 Some(bytes) => bytes,
                 None => {
                     let len = match frames.as_slice() {
-                        [option, len, ..] if option == "--len" => Some(len.parse().ok()),
+                        ["--len", len, ..] => Some(len.parse().ok()),
                         _ => None,
                     };
                     if len.is_some() {
@@ -172,10 +178,10 @@ fn complete(text: &str) -> String {
     known.map_or("", |(_, missing)| missing).to_string() + &framed
 }
 
-fn add_address(plane: &mut ControlPlane, args: &[String], is_ipv4: bool) -> Reply {
+fn add_address(plane: &mut ControlPlane, (netdev, address): (&str, &str), is_ipv4: bool) -> Reply {
     let add = || {
-        let dummy = dummy(plane, &args[0]).ok_or("Unknown Dummy Interface")?;
-        let (address, len) = cidr(&args[1], is_ipv4)?;
+        let dummy = dummy(plane, netdev).ok_or("Unknown Dummy Interface")?;
+        let (address, len) = cidr(address, is_ipv4)?;
         dummy.add_address(address, len).map_err(|e| e.to_string())
     };
     let added = add();
@@ -184,25 +190,24 @@ fn add_address(plane: &mut ControlPlane, args: &[String], is_ipv4: bool) -> Repl
     Reply::from(added.map(|()| "OK".to_string()))
 }
 
-fn ip4(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    add_address(plane, args, true)
+fn ip4(plane: &mut ControlPlane, address: (&str, &str)) -> Reply {
+    add_address(plane, address, true)
 }
 
-fn ip6(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    add_address(plane, args, false)
+fn ip6(plane: &mut ControlPlane, address: (&str, &str)) -> Reply {
+    add_address(plane, address, false)
 }
 
-fn set_admin_state(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (name, state) = match args {
-        [state] => (None, state),
-        [name, state, ..] => (Some(name), state),
-        [] => return Reply::Error("Invalid Admin State".to_string()),
-    };
-    let up = match state.as_str() {
-        "up" => true,
-        "down" => false,
-        _ => return Reply::Error("Invalid Admin State".to_string()),
-    };
+/// `up` or `down`.
+fn is_up(text: &str) -> Result<bool, String> {
+    match text {
+        "up" => Ok(true),
+        "down" => Ok(false),
+        _ => Err("Invalid Admin State".to_string()),
+    }
+}
+
+fn set_admin_state(plane: &mut ControlPlane, (name, up): (Option<&str>, bool)) -> Reply {
     match name {
         None => plane.switch.instances().dummy_ports().all().iter().for_each(|d| d.set_admin_up(up)),
         Some(name) => match dummy(plane, name) {
@@ -214,13 +219,13 @@ fn set_admin_state(plane: &mut ControlPlane, args: &[String]) -> Reply {
     "OK".to_string().into()
 }
 
-fn conn_state(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn conn_state(plane: &mut ControlPlane, netdev: Option<&str>) -> Reply {
     let states = plane.switch.dummy_connections();
     let text = |up: bool| if up { "connected" } else { "disconnected" };
-    match args.first() {
+    match netdev {
         None => states.iter().map(|(name, up)| format!("{name}: {}\n", text(*up))).collect::<String>().into(),
         Some(name) => {
-            let known = states.iter().find(|(n, _)| n == name);
+            let known = states.iter().find(|(known, _)| *known == name);
             format!("{name}: {}\n", known.map_or("unknown", |(_, up)| text(*up))).into()
         }
     }

@@ -1,7 +1,7 @@
 //! Dumps of datapath flows: of a whole datapath, of the ports of one bridge; and the removal of all flows.
 
 use super::datapath::{Names, datapath, flows_of, of_bridge, thread_name};
-use super::{Command, Reply, command};
+use super::{Form, Optional, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
@@ -12,33 +12,34 @@ use flow::{Match, OfPort};
 use std::fmt::Write as _;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpctl/del-flows",
-        "[dp] [file]",
-        0..=2,
+        (Optional(Word("dp")), Optional(Word("file"))),
         "remove all flows of a datapath, or those of a file",
         delete_all,
     ),
-    command(
+    &command(
         "dpctl/dump-flows",
-        "[-m] [--names | --no-names] [dp] [filter=match] [type=kinds] [pmd=core]",
-        0..=8,
+        Form("[-m] [--names | --no-names] [dp] [filter=match] [type=kinds] [pmd=core]", 0, 8, Wanted::parse),
         "list the flows of a datapath",
         of_datapath,
     ),
-    command("dpctl/offload-stats-show", "[dp]", 0..=1, "show the statistics of flow offload", offload_stats),
-    command(
+    &command(
+        "dpctl/offload-stats-show",
+        Optional(Word("dp")),
+        "show the statistics of flow offload",
+        offload_stats,
+    ),
+    &command(
         "dpif/dump-flows",
-        "[-m] [--names | --no-names] bridge",
-        1..=4,
+        Form("[-m] [--names | --no-names] bridge", 1, 4, OfBridge::parse),
         "list the datapath flows of the ports of a bridge",
         of_one_bridge,
     ),
-    command(
+    &command(
         "dpif/get-flow",
-        "[-m] [--names | --no-names] bridge ufid:ufid",
-        2..=5,
+        Form("[-m] [--names | --no-names] bridge ufid:ufid", 2, 5, FlowOfBridge::parse),
         "show the datapath flow of a UFID in a bridge",
         one_of_bridge,
     ),
@@ -76,17 +77,17 @@ impl Style {
 
 /// Arguments of `dpctl/dump-flows`.
 #[derive(Default)]
-pub(super) struct Wanted<'a> {
+pub(super) struct Wanted {
     style: Style,
-    datapath: Option<&'a String>,
-    pub(super) filter: Option<&'a str>,
+    datapath: Option<String>,
+    pub(super) filter: Option<String>,
     /// Types of flows; `None`: all.
     kinds: Option<Kinds>,
     pmd: Option<PmdId>,
 }
 
-impl<'a> Wanted<'a> {
-    pub(super) fn parse(args: &'a [String]) -> Result<Wanted<'a>, String> {
+impl Wanted {
+    pub(super) fn parse(args: &[String]) -> Result<Wanted, String> {
         let mut wanted = Wanted::default();
         for arg in args {
             let twice = |what: &str| Err(format!("{arg}: {what} is given already"));
@@ -95,7 +96,7 @@ impl<'a> Wanted<'a> {
                     return Err(format!("Unrecognized option {arg}"));
                 }
             } else if let Some(text) = arg.strip_prefix("filter=") {
-                if wanted.filter.replace(text).is_some() {
+                if wanted.filter.replace(text.to_string()).is_some() {
                     return twice("a filter");
                 }
             } else if let Some(text) = arg.strip_prefix("type=") {
@@ -106,7 +107,7 @@ impl<'a> Wanted<'a> {
                 if wanted.pmd.replace(thread(text)?).is_some() {
                     return twice("a thread");
                 }
-            } else if wanted.datapath.replace(arg).is_some() {
+            } else if wanted.datapath.replace(arg.clone()).is_some() {
                 return twice("a datapath");
             }
         }
@@ -170,17 +171,17 @@ fn could_match(filter: &Match, f: &FlowRecord) -> bool {
     Match::new(&f.key.to_flow(OfPort(f.key.in_port().0)), &mask).overlaps(filter)
 }
 
-fn of_datapath(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    dump(&plane.switch, args).into()
+fn of_datapath(plane: &mut ControlPlane, wanted: Wanted) -> Reply {
+    dump(&plane.switch, &wanted).into()
 }
 
-fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
-    let wanted = Wanted::parse(args)?;
-    let instance = datapath(switch, wanted.datapath)?;
+fn dump(switch: &Switch, wanted: &Wanted) -> Result<String, String> {
+    let instance = datapath(switch, wanted.datapath.as_deref())?;
     let names = Names::of(instance);
-    let parse = |text| parse_match(text, &FilterNames(&names));
+    let parse = |text: &String| parse_match(text, &FilterNames(&names));
     let filter = wanted
         .filter
+        .as_ref()
         .map(parse)
         .transpose()
         .map_err(|e| format!("Failed to parse filter ({})", e.message))?;
@@ -219,17 +220,32 @@ fn bridge_flows(instance: &Instance, bridge: ofproto::ports::BridgeId) -> Result
     Ok(all)
 }
 
-fn of_one_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let switch = &plane.switch;
+/// The style, and the other words.
+fn styled(words: &[String]) -> Result<(Style, Vec<&String>), String> {
+    let mut style = Style::default();
+    match words.iter().find(|word| word.starts_with('-') && !style.take(word)) {
+        Some(bad) => Err(format!("{bad}: unknown option")),
+        None => Ok((style, words.iter().filter(|word| !word.starts_with('-')).collect())),
+    }
+}
+
+/// Arguments of `dpif/dump-flows`.
+struct OfBridge {
+    style: Style,
+    bridge: String,
+}
+
+impl OfBridge {
+    fn parse(words: &[String]) -> Result<OfBridge, String> {
+        let (style, names) = styled(words)?;
+        let [bridge] = names[..] else { return Err("name one bridge".to_string()) };
+        Ok(OfBridge { style, bridge: bridge.clone() })
+    }
+}
+
+fn of_one_bridge(plane: &mut ControlPlane, OfBridge { style, bridge }: OfBridge) -> Reply {
     let dump = || {
-        let mut style = Style::default();
-        if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
-            return Err(format!("{bad}: unknown option"));
-        }
-        let [name] = args.iter().filter(|a| !a.starts_with('-')).collect::<Vec<_>>()[..] else {
-            return Err("name one bridge".to_string());
-        };
-        let (instance, bridge) = of_bridge(switch, name)?;
+        let (instance, bridge) = of_bridge(&plane.switch, &bridge)?;
         let names = Names::of(instance);
         let format = style.format(&names);
         let now_ms = sys::clock::monotonic_ms();
@@ -239,19 +255,29 @@ fn of_one_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::from(dump())
 }
 
-/// `[-m] [--names | --no-names] BRIDGE ufid:UFID`
-fn one_of_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let switch = &plane.switch;
+/// Arguments of `dpif/get-flow`.
+struct FlowOfBridge {
+    style: Style,
+    bridge: String,
+    /// Text: an unknown bridge is the first fault.
+    ufid: String,
+}
+
+impl FlowOfBridge {
+    fn parse(words: &[String]) -> Result<FlowOfBridge, String> {
+        let (style, names) = styled(words)?;
+        let [bridge, ufid] = names[..] else { return Err("name a bridge and a ufid".to_string()) };
+        Ok(FlowOfBridge { style, bridge: bridge.clone(), ufid: ufid.clone() })
+    }
+}
+
+fn one_of_bridge(
+    plane: &mut ControlPlane,
+    FlowOfBridge { style, bridge: name, ufid }: FlowOfBridge,
+) -> Reply {
     let get = || {
-        let mut style = Style::default();
-        if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
-            return Err(format!("{bad}: unknown option"));
-        }
-        let [name, ufid] = args.iter().filter(|a| !a.starts_with('-')).collect::<Vec<_>>()[..] else {
-            return Err("name a bridge and a ufid".to_string());
-        };
-        let (instance, bridge) = of_bridge(switch, name)?;
-        let wanted = super::flows::ufid(ufid)?;
+        let (instance, bridge) = of_bridge(&plane.switch, &name)?;
+        let wanted = super::flows::ufid(&ufid)?;
         let names = Names::of(instance);
         let format = style.format(&names);
         let now_ms = sys::clock::monotonic_ms();
@@ -266,9 +292,9 @@ fn one_of_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 /// `[DP]`
-fn offload_stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn offload_stats(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
     let show = || {
-        let offload = datapath(&plane.switch, args.first())?.datapath.offload();
+        let offload = datapath(&plane.switch, dp)?.datapath.offload();
         let offload = offload.ok_or("retrieving offload statistics (Operation not supported)")?;
         let stats = offload.stats().ok_or("retrieving offload statistics (Invalid argument)")?;
         Ok(offload_text(&stats))
@@ -297,14 +323,18 @@ fn offload_text(stats: &OffloadStats) -> String {
 }
 
 /// `[DP] [FILE]`: with a file, only its flows. A single argument is a datapath if there is one of that name.
-fn delete_all(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn delete_all(plane: &mut ControlPlane, (dp, file): (Option<&str>, Option<&str>)) -> Reply {
     let instances = plane.switch.instances();
-    if args.len() > 1 || args.first().is_some_and(|a| instances.named(Some(a)).is_err()) {
-        return super::flow_files::delete(plane, args);
+    match (dp, file) {
+        (Some(dp), Some(file)) => return super::flow_files::delete(plane, (Some(dp), file)),
+        (Some(file), None) if instances.named(Some(file)).is_err() => {
+            return super::flow_files::delete(plane, (None, file));
+        }
+        _ => {}
     }
     let switch = &plane.switch;
     let flush = || {
-        let instance = datapath(switch, args.first())?;
+        let instance = datapath(switch, dp)?;
         for pmd in instance.datapath.pmds() {
             instance.ask(pmd, vec![DpifOp::FlowFlush])?;
         }

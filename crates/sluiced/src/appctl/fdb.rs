@@ -1,7 +1,7 @@
 //! Commands about learned addresses.
 
 use super::datapath::of_bridge;
-use super::{Command, Json, Reply, TypedReply, command};
+use super::{Json, Optional, Reply, Rows, Several, TypedReply, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
@@ -16,19 +16,33 @@ use std::sync::Arc;
 use sync::lock;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command("fdb/add", "bridge port vlan mac", 4..=4, "add a static MAC address", add),
-    command("fdb/del", "bridge vlan mac", 3..=3, "remove a static MAC address", delete),
-    command("fdb/flush", "[bridge]", 0..=1, "remove the learned MAC addresses of all bridges or one", flush),
-    command("fdb/show", "[bridge...]", 0..=64, "list the MAC addresses of all or some bridges", show),
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
+        "fdb/add",
+        (Word("bridge"), Word("port"), Word("vlan"), Word("mac")),
+        "add a static MAC address",
+        add,
+    ),
+    &command("fdb/del", (Word("bridge"), Word("vlan"), Word("mac")), "remove a static MAC address", delete),
+    &command(
+        "fdb/flush",
+        Optional(Word("bridge")),
+        "remove the learned MAC addresses of all bridges or one",
+        flush,
+    ),
+    &command(
+        "fdb/show",
+        Several("[bridge...]", 0, 64),
+        "list the MAC addresses of all or some bridges",
+        show,
+    ),
+    &command(
         "fdb/stats-clear",
-        "[bridge]",
-        0..=1,
+        Optional(Word("bridge")),
         "reset the MAC learning counters of all bridges or one",
         clear_stats,
     ),
-    command("fdb/stats-show", "bridge", 1..=1, "show the MAC learning counters of a bridge", stats),
+    &command("fdb/stats-show", Word("bridge"), "show the MAC learning counters of a bridge", stats),
 ];
 
 /// A learned or static address.
@@ -77,7 +91,7 @@ impl Address {
 }
 
 /// The bridges named, or all, in order of their names.
-fn several(switch: &Switch, names: &[String]) -> Result<BTreeMap<String, Arc<BridgeView>>, String> {
+fn several(switch: &Switch, names: &[&str]) -> Result<BTreeMap<String, Arc<BridgeView>>, String> {
     let named = names.iter().map(|name| of_bridge(switch, name));
     let bridges = match names.is_empty() {
         true => switch.instances().bridges(),
@@ -118,27 +132,27 @@ impl TypedReply for AddressTable {
 }
 
 /// `[BRIDGE...]`
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, bridges: Vec<&str>) -> Reply {
     let table = |bridges: BTreeMap<String, Arc<BridgeView>>| {
         let lists = bridges.into_iter().map(|(name, b)| (name, addresses(&b)));
         Reply::Value(Box::new(AddressTable(lists.collect())))
     };
-    Reply::or_error(several(&plane.switch, args).map(table))
+    Reply::or_error(several(&plane.switch, &bridges).map(table))
 }
 
 /// The bridge named, or all.
 pub(super) fn chosen<'a>(
     switch: &'a Switch,
-    args: &[String],
+    name: Option<&str>,
 ) -> Result<Vec<(&'a Instance, Arc<BridgeView>)>, String> {
-    match args.first() {
+    match name {
         None => Ok(switch.instances().bridges()),
         Some(name) => Ok(vec![of_bridge(switch, name)?]),
     }
 }
 
-fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let bridges = match chosen(&plane.switch, args) {
+fn flush(plane: &mut ControlPlane, bridge: Option<&str>) -> Reply {
+    let bridges = match chosen(&plane.switch, bridge) {
         Ok(bridges) => bridges,
         Err(e) => return Reply::Error(e),
     };
@@ -149,8 +163,8 @@ fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
     "table successfully flushed\n".to_string().into()
 }
 
-fn stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (_, b) = match of_bridge(&plane.switch, &args[0]) {
+fn stats(plane: &mut ControlPlane, bridge: &str) -> Reply {
+    let (_, b) = match of_bridge(&plane.switch, bridge) {
         Ok(found) => found,
         Err(e) => return Reply::Error(e),
     };
@@ -170,8 +184,8 @@ fn stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
     .into()
 }
 
-fn clear_stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    match chosen(&plane.switch, args) {
+fn clear_stats(plane: &mut ControlPlane, bridge: Option<&str>) -> Reply {
+    match chosen(&plane.switch, bridge) {
         Ok(bridges) => {
             bridges.iter().for_each(|(_, b)| lock(&b.macs).stats = MacStats::default());
             "statistics successfully cleared\n".to_string().into()
@@ -197,14 +211,17 @@ fn shown(ports: &PortTable, bundle: BundleId) -> String {
 }
 
 /// `BRIDGE PORT VLAN MAC`: adds a static address.
-fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn add(
+    plane: &mut ControlPlane,
+    (bridge, port_name, vlan_text, mac_text): (&str, &str, &str, &str),
+) -> Reply {
     let add = || {
-        let (instance, b) = of_bridge(&plane.switch, &args[0])?;
+        let (instance, b) = of_bridge(&plane.switch, bridge)?;
         let port =
-            b.ports.by_name(&args[1]).ok_or_else(|| format!("{}: no such port of {}", args[1], b.name))?;
-        let (vlan, mac) = (vlan(&args[2])?, mac(&args[3])?);
+            b.ports.by_name(port_name).ok_or_else(|| format!("{port_name}: no such port of {}", b.name))?;
+        let (vlan, mac) = (vlan(vlan_text)?, mac(mac_text)?);
         if b.ports.bundles.get(&port.bundle).is_some_and(|bundle| !bundle.includes_vlan(vlan)) {
-            return Err(format!("port {} of {} does not carry VLAN {vlan}", args[1], b.name));
+            return Err(format!("port {port_name} of {} does not carry VLAN {vlan}", b.name));
         }
         let mut macs = lock(&b.macs);
         let before = macs.entry(vlan, mac).map(|e| (e.bundle, e.seen_ms.is_none()));
@@ -223,10 +240,10 @@ fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 /// `BRIDGE VLAN MAC`: removes a static address.
-fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn delete(plane: &mut ControlPlane, (bridge, vlan_text, mac_text): (&str, &str, &str)) -> Reply {
     let delete = || {
-        let (instance, b) = of_bridge(&plane.switch, &args[0])?;
-        let (vlan, mac) = (vlan(&args[1])?, mac(&args[2])?);
+        let (instance, b) = of_bridge(&plane.switch, bridge)?;
+        let (vlan, mac) = (vlan(vlan_text)?, mac(mac_text)?);
         let mut macs = lock(&b.macs);
         if macs.entry(vlan, mac).is_none_or(|e| e.seen_ms.is_some()) {
             return Err("could not find static mac entry".to_string());

@@ -1,28 +1,27 @@
 //! `dpif/show-dp-features` and `dpif/set-dp-features`: the features of a datapath, and fewer of them for translations.
 
 use super::datapath::of_bridge;
-use super::{Command, Reply, Wait, command, order_rounds};
+use super::{Form, Reply, Rows, Wait, Word, command, order_rounds};
 use crate::control_plane::ControlPlane;
 use crate::dp_features::{FEATURES, Row, Value};
 use crate::instances::Instance;
 use sync::Ordering;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpif/set-dp-features",
-        "[--force] bridge [feature [value]]",
-        1..=4,
+        Form("[--force] bridge [feature [value]]", 1, 4, Setting::parse),
         "show or restrict the datapath features that translation uses",
         set,
     ),
-    command("dpif/show-dp-features", "bridge", 1..=1, "show the datapath features of a bridge", show),
+    &command("dpif/show-dp-features", Word("bridge"), "show the datapath features of a bridge", show),
 ];
 
 /// `BRIDGE`
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, bridge: &str) -> Reply {
     let show = || {
-        let (instance, _) = of_bridge(&plane.switch, &args[0])?;
+        let (instance, _) = of_bridge(&plane.switch, bridge)?;
         let mut can = instance.datapath.capabilities();
         let line = |(_, title, place): &Row| match place(&mut can).value() {
             Value::Flag(on) => format!("{title}: {}\n", if on { "Yes" } else { "No" }),
@@ -34,32 +33,46 @@ fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 /// `[--force] BRIDGE [FEATURE [VALUE]]`. Faults of the value are the text of a successful reply, as in OVS.
-fn set(plane: &mut ControlPlane, args: &[String]) -> Reply {
+struct Setting {
+    force: bool,
+    bridge: String,
+    feature: Option<String>,
+    value: Option<String>,
+}
+
+impl Setting {
+    fn parse(words: &[String]) -> Result<Setting, String> {
+        let (force, words) = match words {
+            [option, words @ ..] if option == "--force" => (true, words),
+            _ => (false, words),
+        };
+        let bridge = words.first().ok_or("no such bridge")?.clone();
+        Ok(Setting { force, bridge, feature: words.get(1).cloned(), value: words.get(2).cloned() })
+    }
+}
+
+fn set(plane: &mut ControlPlane, Setting { force, bridge, feature, value }: Setting) -> Reply {
     let mut changed = false;
     let mut set = || {
-        let (force, args) = match args {
-            [option, args @ ..] if option == "--force" => (true, args),
-            _ => (false, args),
-        };
-        let name = args.first().ok_or("no such bridge")?;
-        let (instance, _) = of_bridge(&plane.switch, name)?;
+        let (instance, _) = of_bridge(&plane.switch, &bridge)?;
         // Translations for features that another datapath lacks would fail there.
-        if force && args.len() > 2 && !instance.is_dummy() {
+        if force && value.is_some() && !instance.is_dummy() {
             return Err("--force: features beyond those of the datapath are not supported".to_string());
         }
         let row = |name: &String| FEATURES.iter().find(|(key, ..)| key.eq_ignore_ascii_case(name));
-        Ok(match args {
-            [_, name, ..] if row(name).is_none() => "Unexpected support field\n".to_string(),
-            [_, name, value] => match row(name).map(|row| change(instance, row, value, force)) {
-                Some(Err(e)) => format!("{e}\n"),
-                Some(Ok(is_change)) => {
+        let Some(feature) = &feature else {
+            return Ok(FEATURES.iter().map(|row| line(instance, row)).collect());
+        };
+        let Some(row) = row(feature) else { return Ok("Unexpected support field\n".to_string()) };
+        Ok(match &value {
+            None => line(instance, row),
+            Some(value) => match change(instance, row, value, force) {
+                Err(e) => format!("{e}\n"),
+                Ok(is_change) => {
                     changed = is_change;
                     String::new()
                 }
-                None => String::new(),
             },
-            [_, name] => row(name).map(|row| line(instance, row)).unwrap_or_default(),
-            _ => FEATURES.iter().map(|row| line(instance, row)).collect(),
         })
     };
     let answer = set();

@@ -6,7 +6,7 @@
 
 use super::datapath::{Names, datapath, flows_of};
 use super::flows::{NOTHING_TO_DELETE, Name, actions_of, why};
-use super::{Command, Reply, command};
+use super::{Optional, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, OpResult, PmdId, PutMode};
@@ -17,9 +17,19 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command("dpctl/add-flows", "[dp] file", 1..=2, "install the flows of a file in a datapath", add),
-    command("dpctl/mod-flows", "[dp] file", 1..=2, "change the flows that a file lists", modify),
+pub(super) const ROWS: Rows = &[
+    &command(
+        "dpctl/add-flows",
+        (Optional(Word("dp")), Word("file")),
+        "install the flows of a file in a datapath",
+        add,
+    ),
+    &command(
+        "dpctl/mod-flows",
+        (Optional(Word("dp")), Word("file")),
+        "change the flows that a file lists",
+        modify,
+    ),
 ];
 
 /// Maximum size of a file. The main loop waits for the whole file.
@@ -271,13 +281,11 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn run(plane: &ControlPlane, args: &[String], default: Change) -> Reply {
+/// The name of a datapath, and a file.
+type Source<'a> = (Option<&'a str>, &'a str);
+
+fn run(plane: &ControlPlane, (name, path): Source<'_>, default: Change) -> Reply {
     let run = || {
-        let (name, path) = match args {
-            [name, path, ..] => (Some(name), path),
-            [path] => (None, path),
-            [] => return Err("a file is missing".to_string()),
-        };
         let mut runner = Runner::new(datapath(&plane.switch, name)?);
         runner.file(path, default)?;
         if runner.left_out > 0 {
@@ -291,18 +299,18 @@ fn run(plane: &ControlPlane, args: &[String], default: Change) -> Reply {
 }
 
 /// `[DP] FILE`
-fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    run(plane, args, Change::Add)
+fn add(plane: &mut ControlPlane, source: Source<'_>) -> Reply {
+    run(plane, source, Change::Add)
 }
 
 /// `[DP] FILE`
-fn modify(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    run(plane, args, Change::Modify)
+fn modify(plane: &mut ControlPlane, source: Source<'_>) -> Reply {
+    run(plane, source, Change::Modify)
 }
 
 /// `[DP] FILE`
-pub(super) fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    run(plane, args, Change::Delete)
+pub(super) fn delete(plane: &mut ControlPlane, source: Source<'_>) -> Reply {
+    run(plane, source, Change::Delete)
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@
 
 use super::datapath::{Names, datapath, flows_of};
 use super::dumps::Style;
-use super::{Command, Reply, command};
+use super::{Form, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
-use crate::switch::Switch;
 use dpif::text::{PortNames, format_flow, format_stats, parse_actions, parse_key_mask};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
@@ -20,33 +19,34 @@ use ofproto::rule::Rule;
 use std::sync::Arc;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "bridge/dump-flows",
-        "bridge",
-        1..=1,
+        Word("bridge"),
         "list the OpenFlow rules of a bridge, hidden ones included",
         bridge_tables,
     ),
-    command("dpctl/add-flow", "[dp] flow actions", 2..=3, "install a flow in a datapath", add),
-    command(
+    &command(
+        "dpctl/add-flow",
+        Form("[dp] flow actions", 2, 3, OfFlow::<2>::parse),
+        "install a flow in a datapath",
+        add,
+    ),
+    &command(
         "dpctl/del-flow",
-        "[-s] [dp] flow | ufid:ufid",
-        1..=3,
+        Form("[-s] [dp] flow | ufid:ufid", 1, 3, OfFlow::<1>::parse),
         "remove a flow of a datapath, with -s print its statistics",
         delete,
     ),
-    command(
+    &command(
         "dpctl/get-flow",
-        "[-m] [--names | --no-names] [dp] ufid:ufid",
-        1..=5,
+        Form("[-m] [--names | --no-names] [dp] ufid:ufid", 1, 5, Shown::parse),
         "show the flow of a UFID",
         get,
     ),
-    command(
+    &command(
         "dpctl/mod-flow",
-        "[-s] [--clear] [--may-create] [dp] flow actions",
-        2..=6,
+        Form("[-s] [--clear] [--may-create] [dp] flow actions", 2, 6, OfFlow::<2>::parse),
         "change the actions of a flow of a datapath",
         modify,
     ),
@@ -63,27 +63,38 @@ struct Options {
     may_create: bool,
 }
 
-/// The datapath, whose name is optional, the options, and the remaining arguments.
-fn own<'a, 'b>(
-    switch: &'a Switch,
-    args: &'b [String],
-    wanted: usize,
-) -> Result<(&'a Instance, Options, Vec<&'b String>), String> {
-    let (options, mut words): (Vec<&String>, Vec<&String>) = args.iter().partition(|a| a.starts_with('-'));
-    let mut chosen = Options::default();
-    for option in options {
-        match option.as_str() {
-            "-s" | "--statistics" => chosen.stats = true,
-            "--clear" => chosen.clear = true,
-            "--may-create" => chosen.may_create = true,
-            _ => return Err(format!("Unrecognized option {option}")),
+/// Arguments of a command about a flow: options at any place, the datapath, whose name is optional, and `N` words.
+struct OfFlow<const N: usize> {
+    options: Options,
+    datapath: Option<String>,
+    words: [String; N],
+}
+
+impl<const N: usize> OfFlow<N> {
+    fn parse(words: &[String]) -> Result<OfFlow<N>, String> {
+        let (options, mut words): (Vec<String>, Vec<String>) =
+            words.iter().cloned().partition(|w| w.starts_with('-'));
+        let options = Options::parse(&options)?;
+        let datapath = (words.len() > N).then(|| words.remove(0));
+        words.truncate(N);
+        let words = words.try_into().map_err(|_| "a flow is missing")?;
+        Ok(OfFlow { options, datapath, words })
+    }
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Result<Options, String> {
+        let mut chosen = Options::default();
+        for option in words {
+            match option.as_str() {
+                "-s" | "--statistics" => chosen.stats = true,
+                "--clear" => chosen.clear = true,
+                "--may-create" => chosen.may_create = true,
+                _ => return Err(format!("Unrecognized option {option}")),
+            }
         }
+        Ok(chosen)
     }
-    let name = (words.len() > wanted).then(|| words.remove(0));
-    if words.len() < wanted {
-        return Err("a flow is missing".to_string());
-    }
-    Ok((datapath(switch, name)?, chosen, words))
 }
 
 /// The mask without the marks of flows written without a packet type: datapaths without packet types have none, and
@@ -232,25 +243,26 @@ fn create(instance: &Instance, name: &Name, actions: &Arc<[DpAction]>) -> Result
     Ok(())
 }
 
-fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn add(plane: &mut ControlPlane, OfFlow { datapath: of, words: [flow, actions], .. }: OfFlow<2>) -> Reply {
     let switch = &plane.switch;
     let add = || {
-        let (instance, _, args) = own(switch, args, 2)?;
+        let instance = datapath(switch, of.as_deref())?;
         let names = Names::of(instance);
-        let name = Name::parse(args[0], &names)?;
-        create(instance, &name, &actions_of(args[1], &names)?)?;
+        let name = Name::parse(&flow, &names)?;
+        create(instance, &name, &actions_of(&actions, &names)?)?;
         Ok(String::new())
     };
     Reply::from(add())
 }
 
-fn modify(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn modify(plane: &mut ControlPlane, asked: OfFlow<2>) -> Reply {
+    let OfFlow { options, datapath: of, words: [flow, actions] } = asked;
     let switch = &plane.switch;
     let modify = || {
-        let (instance, options, args) = own(switch, args, 2)?;
+        let instance = datapath(switch, of.as_deref())?;
         let names = Names::of(instance);
-        let name = Name::parse(args[0], &names)?;
-        let actions = actions_of(args[1], &names)?;
+        let name = Name::parse(&flow, &names)?;
+        let actions = actions_of(&actions, &names)?;
         if options.clear {
             return Err("updating flow table (Operation not supported)".to_string());
         }
@@ -284,11 +296,11 @@ fn stats_text(flows: &[(PmdId, FlowRecord)], options: Options) -> String {
     wanted.map(|(_, f)| format_stats(&f.stats, now_ms) + "\n").collect()
 }
 
-fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn delete(plane: &mut ControlPlane, OfFlow { options, datapath: of, words: [flow] }: OfFlow<1>) -> Reply {
     let switch = &plane.switch;
     let delete = || {
-        let (instance, options, args) = own(switch, args, 1)?;
-        let found = Name::parse(args[0], &Names::of(instance))?.find(instance)?;
+        let instance = datapath(switch, of.as_deref())?;
+        let found = Name::parse(&flow, &Names::of(instance))?.find(instance)?;
         if found.is_empty() {
             return Err(NOTHING_TO_DELETE.to_string());
         }
@@ -300,13 +312,26 @@ fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::from(delete())
 }
 
-fn get(plane: &mut ControlPlane, args: &[String]) -> Reply {
+/// Arguments of `dpctl/get-flow`.
+struct Shown {
+    style: Style,
+    of: OfFlow<1>,
+}
+
+impl Shown {
+    fn parse(words: &[String]) -> Result<Shown, String> {
+        let mut style = Style::default();
+        let rest: Vec<String> = words.iter().filter(|word| !style.take(word)).cloned().collect();
+        Ok(Shown { style, of: OfFlow::parse(&rest)? })
+    }
+}
+
+fn get(plane: &mut ControlPlane, Shown { style, of }: Shown) -> Reply {
     let switch = &plane.switch;
     let get = || {
-        let mut style = Style::default();
-        let rest: Vec<String> = args.iter().filter(|a| !style.take(a)).cloned().collect();
-        let (instance, _, rest) = own(switch, &rest, 1)?;
-        let name = Name { ufid: Some(ufid(rest[0])?), key: None };
+        let instance = datapath(switch, of.datapath.as_deref())?;
+        let [id] = &of.words;
+        let name = Name { ufid: Some(ufid(id)?), key: None };
         let names = Names::of(instance);
         let format = style.format(&names);
         let now_ms = sys::clock::monotonic_ms();
@@ -319,8 +344,8 @@ fn get(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::from(get())
 }
 
-fn bridge_tables(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let Some((_, bridge)) = plane.switch.instances().bridge(&args[0]) else {
+fn bridge_tables(plane: &mut ControlPlane, bridge: &str) -> Reply {
+    let Some((_, bridge)) = plane.switch.instances().bridge(bridge) else {
         return Reply::Error("Unknown bridge".to_string());
     };
     let now_ms = sys::clock::monotonic_ms();

@@ -17,11 +17,11 @@ pub fn control_arguments(bytes: &[u8]) {
     if let Ok(wanted) = dumps::Wanted::parse(&args)
         && let Some(filter) = wanted.filter
     {
-        let _ = parse_match(filter, &NoPortNames);
+        let _ = parse_match(&filter, &NoPortNames);
     }
     if let Ok(words) = conntrack::Words::parse(&args, &["-m", "-s"]) {
         assert!(words.rest.len() <= args.len());
-        let _ = openflow::text::parse_ct_flush(words.rest.iter().copied());
+        let _ = openflow::text::parse_ct_flush(words.rest.iter().map(String::as_str));
     }
     let _ = (conntrack::limits::removed(&args), perf::log_settings(&args));
     args.iter().for_each(|arg| of_word(arg));

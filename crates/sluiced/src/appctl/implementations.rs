@@ -5,7 +5,7 @@
 //! and shown as chosen; those of instruction sets are refused.
 
 use super::datapath::{flows_of, with_threads};
-use super::{Command, Reply, command};
+use super::{Form, Parsed, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::implementations::{ACTIONS, DATAPATH, LOOKUPS, PARSERS, STUDY};
 use crate::instances::Instance;
@@ -13,64 +13,51 @@ use dpif::PmdId;
 use std::collections::BTreeSet;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command("dpif-netdev/dpif-impl-get", "", 0..=0, "list the implementations of the packet loop", datapath),
-    command(
+pub(super) const ROWS: Rows = &[
+    &command("dpif-netdev/dpif-impl-get", (), "list the implementations of the packet loop", datapath),
+    &command(
         "dpif-netdev/dpif-impl-set",
-        "dpif_implementation_name",
-        1..=1,
+        Word("dpif_implementation_name"),
         "choose the implementation of the packet loop",
         set_datapath,
     ),
-    command(
+    &command(
         "dpif-netdev/miniflow-parser-get",
-        "",
-        0..=0,
+        (),
         "list the packet parsers and the threads that use them",
         parser,
     ),
-    command(
+    &command(
         "dpif-netdev/miniflow-parser-set",
-        "[-pmd core] miniflow_implementation_name",
-        1..=4,
+        Form("[-pmd core] miniflow_implementation_name", 1, 4, ChosenParser::parse),
         "choose the packet parser of all threads or one",
         set_parser,
     ),
-    command(
+    &command(
         "dpif-netdev/subtable-lookup-info-get",
-        "",
-        0..=0,
+        (),
         "list the subtable lookup functions with use counts",
         lookups,
     ),
-    command(
+    &command(
         "dpif-netdev/subtable-lookup-prio-get",
-        "",
-        0..=0,
+        (),
         "list the subtable lookup functions with priorities",
         lookups,
     ),
-    command(
+    &command(
         "dpif-netdev/subtable-lookup-prio-set",
-        "[lookup_func] [prio]",
-        2..=2,
+        (Word("[lookup_func]"), Parsed("[prio]", priority)),
         "set the priority of a subtable lookup function",
         set_lookup_priority,
     ),
-    command(
+    &command(
         "odp-execute/action-impl-set",
-        "name",
-        1..=1,
+        Word("name"),
         "choose the implementation of datapath actions",
         set_actions,
     ),
-    command(
-        "odp-execute/action-impl-show",
-        "",
-        0..=0,
-        "list the implementations of datapath actions",
-        actions,
-    ),
+    &command("odp-execute/action-impl-show", (), "list the implementations of datapath actions", actions),
 ];
 
 /// Packets that `study` looks at without a number.
@@ -98,18 +85,18 @@ fn users(plane: &ControlPlane) -> String {
     if cores.is_empty() { "none".to_string() } else { cores.join(",") }
 }
 
-fn datapath(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn datapath(plane: &mut ControlPlane, (): ()) -> Reply {
     format!("Available DPIF implementations:\n  {DATAPATH} (pmds: {})\n", users(plane)).into()
 }
 
-fn set_datapath(_: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(match &args[0] {
+fn set_datapath(_: &mut ControlPlane, name: &str) -> Reply {
+    Reply::from(match name {
         name if name == DATAPATH => Ok(format!("DPIF implementation set to {DATAPATH}.\n")),
         name => Err(format!("DPIF implementation not available: Unknown DPIF implementation {name}.\n")),
     })
 }
 
-fn parser(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn parser(plane: &mut ControlPlane, (): ()) -> Reply {
     let (cores, chosen) = (cores(plane), &plane.implementations);
     let line = |name: &&str| {
         let of = |core: &u16| chosen.parser_of.get(core).copied().unwrap_or(chosen.parser);
@@ -121,39 +108,59 @@ fn parser(plane: &mut ControlPlane, _: &[String]) -> Reply {
 }
 
 /// `[-pmd CORE] NAME [PACKETS]`
-fn set_parser(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(choose_parser(plane, args).map_err(|why| format!("Error: {why}\n")))
+struct ChosenParser {
+    core: Option<u16>,
+    parser: &'static str,
+    /// Packets to study.
+    packets: u32,
 }
 
-fn choose_parser(plane: &mut ControlPlane, args: &[String]) -> Result<String, String> {
-    let unchanged = "miniflow extract parser not changed, PMD thread";
-    let (core, rest) = match args {
-        [option] if option == "-pmd" => return Err("-pmd option requires a thread id argument.".to_string()),
-        [option, core, rest @ ..] if option == "-pmd" => {
-            let number = core.parse::<u16>();
-            let fault = |_| format!("{unchanged} passed is not valid: '{core}'. Pass a valid pmd thread ID.");
-            (Some(number.map_err(fault)?), rest)
-        }
-        rest => (None, rest),
-    };
-    let (name, rest) = rest.split_first().ok_or(
-        "no miniflow extract name provided. Output of miniflow-parser-get shows implementation list.",
-    )?;
-    let (packets, rest) = match rest {
-        [packets, rest @ ..] if name == STUDY => {
-            let number = packets.parse::<u32>().ok().filter(|n| *n > 0);
-            (number.ok_or_else(|| format!("invalid study_pkt_cnt value: {packets}."))?, rest)
-        }
-        rest => (STUDIED, rest),
-    };
-    if let Some(other) = rest.first() {
-        return Err(format!("unknown argument {other}."));
+const UNCHANGED: &str = "miniflow extract parser not changed, PMD thread";
+
+impl ChosenParser {
+    fn parse(words: &[String]) -> Result<ChosenParser, String> {
+        ChosenParser::read(words).map_err(|why| format!("Error: {why}\n"))
     }
-    let parser =
-        known(&PARSERS, name).ok_or_else(|| format!("unknown miniflow extract implementation {name}."))?;
+
+    fn read(words: &[String]) -> Result<ChosenParser, String> {
+        let (core, rest) = match words {
+            [option] if option == "-pmd" => {
+                return Err("-pmd option requires a thread id argument.".to_string());
+            }
+            [option, core, rest @ ..] if option == "-pmd" => {
+                let number = core.parse::<u16>();
+                let fault =
+                    |_| format!("{UNCHANGED} passed is not valid: '{core}'. Pass a valid pmd thread ID.");
+                (Some(number.map_err(fault)?), rest)
+            }
+            rest => (None, rest),
+        };
+        let (name, rest) = rest.split_first().ok_or(
+            "no miniflow extract name provided. Output of miniflow-parser-get shows implementation list.",
+        )?;
+        let (packets, rest) = match rest {
+            [packets, rest @ ..] if name == STUDY => {
+                let number = packets.parse::<u32>().ok().filter(|n| *n > 0);
+                (number.ok_or_else(|| format!("invalid study_pkt_cnt value: {packets}."))?, rest)
+            }
+            rest => (STUDIED, rest),
+        };
+        if let Some(other) = rest.first() {
+            return Err(format!("unknown argument {other}."));
+        }
+        let parser = known(&PARSERS, name)
+            .ok_or_else(|| format!("unknown miniflow extract implementation {name}."))?;
+        Ok(ChosenParser { core, parser, packets })
+    }
+}
+
+fn set_parser(plane: &mut ControlPlane, chosen: ChosenParser) -> Reply {
+    let ChosenParser { core, parser, packets } = chosen;
     let of_core = match core {
         Some(core) if !cores(plane).contains(&core) => {
-            return Err(format!("{unchanged} {core} not in use, pass a valid pmd thread ID."));
+            return Reply::Error(format!(
+                "Error: {UNCHANGED} {core} not in use, pass a valid pmd thread ID.\n"
+            ));
         }
         Some(core) => {
             plane.implementations.parser_of.insert(core, parser);
@@ -166,7 +173,7 @@ fn choose_parser(plane: &mut ControlPlane, args: &[String]) -> Result<String, St
         }
     };
     let studying = if parser == STUDY { format!(", studying {packets} packets") } else { String::new() };
-    Ok(format!("Miniflow extract implementation set to {parser}{of_core}{studying}.\n"))
+    format!("Miniflow extract implementation set to {parser}{of_core}{studying}.\n").into()
 }
 
 /// Number of subtables of all threads.
@@ -175,7 +182,7 @@ fn subtables(plane: &ControlPlane) -> u64 {
 }
 
 /// The subtable lookup functions, with the number of subtables that use each.
-fn lookups(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn lookups(plane: &mut ControlPlane, (): ()) -> Reply {
     let chosen = &plane.implementations;
     let line = |(n, name): (usize, &&str)| {
         let users = if n == chosen.lookup() { subtables(plane) } else { 0 };
@@ -185,15 +192,16 @@ fn lookups(plane: &mut ControlPlane, _: &[String]) -> Reply {
     format!("Available dpcls implementations:\n{lines}").into()
 }
 
+/// As in OVS, a text without digits is 0.
+fn priority(text: &str) -> Result<u8, String> {
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+    let priority = if digits.is_empty() && !text.starts_with('-') { Ok(0) } else { digits.parse() };
+    priority.map_err(|_| "error converting priority, use integer in range 0-255\n".to_string())
+}
+
 /// `NAME PRIORITY`
-fn set_lookup_priority(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    // As in OVS, a text without digits is 0.
-    let digits: String = args[1].chars().take_while(char::is_ascii_digit).collect();
-    let priority = if digits.is_empty() && !args[1].starts_with('-') { Ok(0) } else { digits.parse::<u8>() };
-    let Ok(priority) = priority else {
-        return Reply::Error("error converting priority, use integer in range 0-255\n".to_string());
-    };
-    let Some(n) = LOOKUPS.iter().position(|name| *name == args[0]) else {
+fn set_lookup_priority(plane: &mut ControlPlane, (function, priority): (&str, u8)) -> Reply {
+    let Some(n) = LOOKUPS.iter().position(|name| *name == function) else {
         return Reply::Error("error, subtable lookup function not found\n".to_string());
     };
     let before = plane.implementations.lookup();
@@ -215,18 +223,18 @@ fn classified_ports(plane: &ControlPlane) -> usize {
     plane.switch.instances().iter().map(of).sum()
 }
 
-fn actions(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn actions(plane: &mut ControlPlane, (): ()) -> Reply {
     let active = |name: &str| if name == plane.implementations.actions { "Yes" } else { "No" };
     let line = |name: &&str| format!("  {name} (available: Yes, active: {})\n", active(name));
     format!("Available Actions implementations:\n{}", ACTIONS.iter().map(line).collect::<String>()).into()
 }
 
-fn set_actions(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(match known(&ACTIONS, &args[0]) {
+fn set_actions(plane: &mut ControlPlane, name: &str) -> Reply {
+    Reply::from(match known(&ACTIONS, name) {
         Some(name) => {
             plane.implementations.actions = name;
             Ok(format!("Action implementation set to {name}.\n"))
         }
-        None => Err(format!("Error: unknown action implementation, {}, specified!\n", args[0])),
+        None => Err(format!("Error: unknown action implementation, {name}, specified!\n")),
     })
 }

@@ -1,7 +1,7 @@
 //! Commands about multicast groups.
 
 use super::datapath::of_bridge;
-use super::{Command, Json, Reply, TypedReply, command};
+use super::{Json, Optional, Reply, Rows, TypedReply, Word, command};
 use crate::control_plane::ControlPlane;
 use flow::OfPort;
 use ofproto::mcast::{McastTable, Member};
@@ -10,15 +10,14 @@ use serde_json::{Value, json};
 use sync::lock;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "mdb/flush",
-        "[bridge]",
-        0..=1,
+        Optional(Word("bridge")),
         "remove the learned multicast groups of all bridges or one",
         flush,
     ),
-    command("mdb/show", "bridge", 1..=1, "list the learned multicast groups of a bridge", show),
+    &command("mdb/show", Word("bridge"), "list the learned multicast groups of a bridge", show),
 ];
 
 const DISABLED: &str = "multicast snooping is disabled";
@@ -99,19 +98,19 @@ impl TypedReply for Groups {
     }
 }
 
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, bridge: &str) -> Reply {
     let now_ms = sys::clock::monotonic_ms();
-    let found = of_bridge(&plane.switch, &args[0]).and_then(|(_, b)| {
+    let found = of_bridge(&plane.switch, bridge).and_then(|(_, b)| {
         let groups = b.mcast.as_ref().ok_or_else(|| DISABLED.to_string())?;
         Ok(Reply::Value(Box::new(Groups(entries(&lock(groups), &b.ports, now_ms)))))
     });
     Reply::or_error(found)
 }
 
-fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn flush(plane: &mut ControlPlane, bridge: Option<&str>) -> Reply {
     let flush = || {
-        for (instance, b) in super::fdb::chosen(&plane.switch, args)? {
-            if b.mcast.is_none() && !args.is_empty() {
+        for (instance, b) in super::fdb::chosen(&plane.switch, bridge)? {
+            if b.mcast.is_none() && bridge.is_some() {
                 return Err(DISABLED.to_string());
             }
             instance.backer.flush_mcast(&b);

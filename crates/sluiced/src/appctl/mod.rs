@@ -1,9 +1,10 @@
 //! The commands of the control socket.
 //!
-//! A command is a row ([`Command`]) beside its handler: name, arguments, help, function. [`table`] lists the rows of all
-//! modules; `docs/commands.md`, the manual page and the shell completion are made from them (`pages`). Handlers act on the
-//! [`ControlPlane`] and return a [`Reply`]; the format of the client decides how it is printed.
+//! A command is a row ([`Row`]) beside its handler: name, [`arguments`], help, function. [`table`] lists the rows of all
+//! modules; `docs/commands.md`, the manual page and the shell completion are made from them (`pages`). Handlers get parsed
+//! arguments, act on the [`ControlPlane`] and return a [`Reply`]; the format of the client decides how it is printed.
 
+mod arguments;
 mod bond;
 mod conntrack;
 mod database;
@@ -38,6 +39,7 @@ mod threads;
 mod trace;
 mod trace_args;
 
+use arguments::{Arguments, Form, Optional, Parsed, Several, Unlisted, Word};
 pub(crate) use general::memory_counts;
 pub use reply::Answer;
 use reply::{Json, Reply, TypedReply};
@@ -47,7 +49,6 @@ use super::control_plane::ControlPlane;
 use super::switch::Switch;
 use super::unixctl::Request;
 use crate::work::{ReplyPart, Work};
-use l2proto::Protocol;
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use sync::Ordering;
@@ -122,56 +123,89 @@ const OLD_NAMES: [(&str, &str); 3] = [
     ("bond/set-active-slave", "bond/set-active-member"),
 ];
 
-type Handler = fn(&mut ControlPlane, &[String]) -> Reply;
+/// A command, as lists and clients see it.
+trait Command: Sync {
+    fn name(&self) -> &'static str;
 
-/// A command, as a row of a table.
-struct Command {
-    name: &'static str,
     /// Arguments, as `list-commands` shows them.
-    usage: &'static str,
+    fn usage(&self) -> String;
+
     /// Number of arguments.
-    bounds: RangeInclusive<usize>,
+    fn bounds(&self) -> RangeInclusive<usize>;
+
     /// Purpose in one line, an imperative.
-    help: &'static str,
-    run: Run,
+    fn help(&self) -> &'static str;
+
+    /// Executes the command with words, whose number is within the bounds.
+    fn run(&self, plane: &mut ControlPlane, words: &[String]) -> Reply;
 }
 
-/// Executes a command.
-#[derive(Clone, Copy)]
-enum Run {
-    /// A handler.
-    Handler(Handler),
-    /// A command of a link protocol, by its number.
-    Link(Protocol, usize),
+/// Commands, as a module declares them.
+type Rows = &'static [&'static dyn Command];
+
+/// A command with a handler, as a row of a table.
+struct Row<A, H> {
+    name: &'static str,
+    arguments: A,
+    help: &'static str,
+    /// Executes the command with parsed arguments.
+    handler: H,
+}
+
+impl<A, H> Command for Row<A, H>
+where
+    A: Arguments,
+    H: for<'a> Fn(&mut ControlPlane, A::Value<'a>) -> Reply + Sync,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn usage(&self) -> String {
+        self.arguments.usage()
+    }
+
+    fn bounds(&self) -> RangeInclusive<usize> {
+        self.arguments.bounds()
+    }
+
+    fn help(&self) -> &'static str {
+        self.help
+    }
+
+    fn run(&self, plane: &mut ControlPlane, words: &[String]) -> Reply {
+        match self.arguments.parse(words) {
+            Ok(arguments) => (self.handler)(plane, arguments),
+            Err(e) => Reply::Error(e),
+        }
+    }
 }
 
 /// A row. A row without help does not compile.
-const fn command(
-    name: &'static str,
-    usage: &'static str,
-    bounds: RangeInclusive<usize>,
-    help: &'static str,
-    run: Handler,
-) -> Command {
+const fn command<A, H>(name: &'static str, arguments: A, help: &'static str, handler: H) -> Row<A, H>
+where
+    A: Arguments,
+    H: for<'a> Fn(&mut ControlPlane, A::Value<'a>) -> Reply + Copy,
+{
     assert!(!help.is_empty(), "a command needs a line of help");
-    Command { name, usage, bounds, help, run: Run::Handler(run) }
+    Row { name, arguments, help, handler }
 }
 
 /// The commands of these tables, in order of their names.
-fn sorted(tables: impl IntoIterator<Item = &'static [Command]>) -> Vec<&'static Command> {
-    let mut all: Vec<&Command> = tables.into_iter().flatten().collect();
-    all.sort_by_key(|c| c.name);
+fn sorted(tables: impl IntoIterator<Item = Rows>) -> Vec<&'static dyn Command> {
+    let mut all: Vec<&dyn Command> = tables.into_iter().flatten().copied().collect();
+    all.sort_by_key(|c| c.name());
     all
 }
 
 /// The commands of this switch.
-fn available(plane: &ControlPlane) -> Vec<&'static Command> {
-    let dummy: &[&[Command]] = if plane.switch.has_dummies() { table::DUMMY } else { &[] };
+fn available(plane: &ControlPlane) -> Vec<&'static dyn Command> {
+    let dummy: &[Rows] = if plane.switch.has_dummies() { table::DUMMY } else { &[] };
     sorted([&table::switch(), table::COMMON, dummy].concat())
 }
 
 /// The commands of the database server.
-fn available_in_database() -> Vec<&'static Command> {
+fn available_in_database() -> Vec<&'static dyn Command> {
     sorted([table::DATABASE, table::COMMON].concat())
 }
 
@@ -192,22 +226,19 @@ fn unknown(name: &str) -> String {
     format!("\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)")
 }
 
-fn run_one(commands: &[&Command], known_as: &str, plane: &mut ControlPlane, request: &Request) -> Answer {
+fn run_one(commands: &[&dyn Command], known_as: &str, plane: &mut ControlPlane, request: &Request) -> Answer {
     let Request { command: name, args, format, .. } = request;
-    let Some(command) = commands.iter().find(|c| c.name == known_as) else {
+    let Some(command) = commands.iter().find(|c| c.name() == known_as) else {
         return Answer::Now(Err(unknown(name)));
     };
-    let (least, most) = (command.bounds.start(), command.bounds.end());
-    if args.len() < *least {
+    let (least, most) = command.bounds().into_inner();
+    if args.len() < least {
         return Answer::Now(Err(format!("\"{name}\" command requires at least {least} arguments")));
     }
-    if args.len() > *most {
+    if args.len() > most {
         return Answer::Now(Err(format!("\"{name}\" command takes at most {most} arguments")));
     }
-    let reply = match command.run {
-        Run::Handler(run) => run(plane, args),
-        Run::Link(protocol, n) => plane.switch.link_protocols().command(protocol, n, args).into(),
-    };
+    let reply = command.run(plane, args);
     match reply.print(*format, &plane.workers) {
         Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),
         other @ (Answer::Later(_) | Answer::Json(_) | Answer::Format(_)) => other,

@@ -1,6 +1,6 @@
 //! Pages about all commands, made from their rows: `docs/commands.md`, the manual page, the completion for bash.
 
-use super::{Command, sorted, table};
+use super::{Command, Rows, sorted, table};
 use std::path::Path;
 
 /// Set to write the pages.
@@ -10,15 +10,12 @@ const WRITE: &str = "SLUICE_WRITE_PAGES";
 struct Section {
     title: &'static str,
     about: &'static str,
-    commands: Vec<&'static Command>,
+    commands: Vec<&'static dyn Command>,
 }
 
 fn sections() -> [Section; 4] {
-    let section = |title, about, tables: &[&'static [Command]]| Section {
-        title,
-        about,
-        commands: sorted(tables.iter().copied()),
-    };
+    let section =
+        |title, about, tables: &[Rows]| Section { title, about, commands: sorted(tables.iter().copied()) };
     [
         section("Commands of the switch", "Every switch has them.", &table::switch()),
         section(
@@ -58,11 +55,11 @@ fn markdown() -> String {
         out +=
             &format!("\n## {title}\n\n{about}\n\n| command | arguments | purpose |\n| --- | --- | --- |\n");
         for c in commands {
-            let usage = match c.usage {
+            let usage = match c.usage().as_str() {
                 "" => String::new(),
                 usage => format!("`{}`", usage.replace('|', "\\|")),
             };
-            out += &format!("| `{}` | {usage} | {} |\n", c.name, c.help);
+            out += &format!("| `{}` | {usage} | {} |\n", c.name(), c.help());
         }
     }
     out
@@ -119,9 +116,9 @@ fn manual() -> String {
     for Section { title, about, commands } in sections() {
         out += &format!(".SH \"{}\"\n{}\n", title.to_uppercase(), roff(about));
         for c in commands {
-            let separator = if c.usage.is_empty() { "" } else { " " };
-            out += &format!(".TP\n\\fB{}\\fR{separator}{}\n", roff(c.name), roff(c.usage));
-            out += &format!("{}.\n", roff(c.help));
+            let separator = if c.usage().is_empty() { "" } else { " " };
+            out += &format!(".TP\n\\fB{}\\fR{separator}{}\n", roff(c.name()), roff(&c.usage()));
+            out += &format!("{}.\n", roff(c.help()));
         }
     }
     out + MAN_TAIL
@@ -183,14 +180,14 @@ fn literals(usage: &str) -> Vec<String> {
 fn completion() -> String {
     let [switch, common, dummy, _] = sections();
     let mut commands = [switch.commands, common.commands, dummy.commands].concat();
-    commands.sort_by_key(|c| c.name);
-    let names: Vec<&str> = commands.iter().map(|c| c.name).collect();
+    commands.sort_by_key(|c| c.name());
+    let names: Vec<&str> = commands.iter().map(|c| c.name()).collect();
     let mut out = format!("{BASH_HEAD}_sluice_commands='{}'\n\n", names.join("\n"));
     out += "# Words that a command takes.\n_sluice_arguments() {\n    case $1 in\n";
     for c in commands {
-        let words = literals(c.usage);
+        let words = literals(&c.usage());
         if !words.is_empty() {
-            out += &format!("    {}) echo '{}' ;;\n", c.name, words.join(" "));
+            out += &format!("    {}) echo '{}' ;;\n", c.name(), words.join(" "));
         }
     }
     out + "    esac\n}\n\n" + BASH_TAIL

@@ -1,24 +1,28 @@
 //! Commands that only parse datapath flows and actions: `dpctl/parse-actions`, `dpctl/normalize-actions`.
 
-use super::{Command, Reply, command};
+use super::{Parsed, Reply, Rows, Several, command};
 use crate::control_plane::ControlPlane;
 use dpif::DpAction;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_key_mask, parse_actions, parse_key_mask};
-use flow::{FlowKey, VlanTag};
+use flow::{FlowKey, KeyMask, VlanTag};
 use packet::headers as h;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpctl/normalize-actions",
-        "flow actions",
-        2..=2,
+        (Parsed("flow", key), Parsed("actions", actions)),
         "print actions in canonical order, by the tags and labels of the packet",
         normalize,
     ),
-    command("dpctl/parse-actions", "actions", 1..=64, "parse datapath actions and print them", parse),
+    &command(
+        "dpctl/parse-actions",
+        Several("actions", 1, 64),
+        "parse datapath actions and print them",
+        parse,
+    ),
 ];
 
 fn actions(text: &str) -> Result<Vec<DpAction>, String> {
@@ -26,23 +30,21 @@ fn actions(text: &str) -> Result<Vec<DpAction>, String> {
 }
 
 /// `ACTIONS...`, a line each.
-fn parse(_: &mut ControlPlane, args: &[String]) -> Reply {
-    let line = |text: &String| Ok(format_actions(&actions(text)?, &NumbersOnly) + "\n");
-    args.iter().map(line).collect::<Result<String, String>>().into()
+fn parse(_: &mut ControlPlane, lists: Vec<&str>) -> Reply {
+    let line = |text: &&str| Ok(format_actions(&actions(text)?, &NumbersOnly) + "\n");
+    lists.iter().map(line).collect::<Result<String, String>>().into()
 }
 
 /// `FLOW ACTIONS`: the actions by the tags and labels that packets have at each. Outputs in a row are in order of
 /// their ports.
-fn normalize(_: &mut ControlPlane, args: &[String]) -> Reply {
-    let normalized = || {
-        let (key, mask) =
-            parse_key_mask(&args[0], &NumbersOnly).map_err(|e| format!("odp_flow_key_from_string ({e})"))?;
-        let format =
-            FlowFormat { verbose: false, packet_types: false, names: &NumbersOnly, extra_info: None };
-        let shown = format_key_mask(&key, &mask, &format);
-        Ok(format!("input flow: {shown}\n{}", by_headers(Headers::of(&key), &actions(&args[1])?)))
-    };
-    Reply::from(normalized())
+fn normalize(_: &mut ControlPlane, ((key, mask), actions): ((FlowKey, KeyMask), Vec<DpAction>)) -> Reply {
+    let format = FlowFormat { verbose: false, packet_types: false, names: &NumbersOnly, extra_info: None };
+    let shown = format_key_mask(&key, &mask, &format);
+    format!("input flow: {shown}\n{}", by_headers(Headers::of(&key), &actions)).into()
+}
+
+fn key(text: &str) -> Result<(FlowKey, KeyMask), String> {
+    parse_key_mask(text, &NumbersOnly).map_err(|e| format!("odp_flow_key_from_string ({e})"))
 }
 
 /// Bit of the last MPLS label (RFC 3032 §2.1).

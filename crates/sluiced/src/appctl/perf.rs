@@ -1,24 +1,22 @@
 //! `dpif-netdev/pmd-perf-show` and `dpif-netdev/pmd-perf-log-set`.
 
-use super::datapath::{WithThreads, with_threads};
-use super::{Command, Reply, command};
+use super::datapath::with_threads;
+use super::{Form, Reply, Rows, command};
 use crate::control_plane::ControlPlane;
 use dpif::{PerfLog, PerfQuery};
 use std::str::FromStr;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpif-netdev/pmd-perf-log-set",
-        "on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]",
-        0..=10,
+        Form("on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]", 0, 10, log_settings),
         "log the iterations of forwarding threads that exceed a threshold",
         set_log,
     ),
-    command(
+    &command(
         "dpif-netdev/pmd-perf-show",
-        "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
-        0..=8,
+        Form("[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]", 0, 8, asked),
         "show detailed performance statistics of forwarding threads",
         show,
     ),
@@ -33,18 +31,16 @@ fn number<T: FromStr>(args: &mut Args<'_>, option: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{option} {text}: not a number that it can be"))
 }
 
-struct Asked<'a> {
-    datapaths: Vec<WithThreads<'a>>,
+struct Asked {
+    datapath: Option<String>,
     core: Option<u16>,
     histograms: bool,
     iterations: usize,
     milliseconds: usize,
 }
 
-fn asked<'a>(plane: &'a ControlPlane, args: &[String]) -> Result<Asked<'a>, String> {
-    let switch = &plane.switch;
-    let datapaths = with_threads(switch, None)?;
-    let mut asked = Asked { datapaths, core: None, histograms: true, iterations: 0, milliseconds: 0 };
+fn asked(args: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked { datapath: None, core: None, histograms: true, iterations: 0, milliseconds: 0 };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -55,15 +51,14 @@ fn asked<'a>(plane: &'a ControlPlane, args: &[String]) -> Result<Asked<'a>, Stri
             option if option.starts_with('-') => {
                 return Err(format!("{option}: unknown option; there are -nh, -it, -ms and -pmd"));
             }
-            _ => asked.datapaths = with_threads(switch, Some(arg))?,
+            _ => asked.datapath = Some(arg.clone()),
         }
     }
     Ok(asked)
 }
 
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn show(plane: &mut ControlPlane, asked: Asked) -> Reply {
     let show = || {
-        let asked = asked(plane, args)?;
         let query = PerfQuery {
             core: asked.core,
             iterations: asked.iterations,
@@ -71,7 +66,10 @@ fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
             histograms: asked.histograms,
             time: time_of_day(sys::clock::wall_ms()),
         };
-        Ok(asked.datapaths.iter().map(|(_, threads)| threads.perf_text(&query)).collect())
+        Ok(with_threads(&plane.switch, asked.datapath.as_deref())?
+            .iter()
+            .map(|(_, threads)| threads.perf_text(&query))
+            .collect())
     };
     Reply::from(show())
 }
@@ -115,18 +113,15 @@ pub(super) fn log_settings(args: &[String]) -> Result<PerfLog, String> {
     Ok(log)
 }
 
-fn set_log(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let set = |log: PerfLog| {
-        plane.switch.instances_mut().set_perf_log(log);
-        let (on, PerfLog { before, after, extend, longer_than_us, .. }) =
-            (if log.on { "on" } else { "off" }, log);
-        log::info!(
-            target: "pmd_perf",
-            "pmd-perf-log-set: {on}, before={before}, after={after}, extend={extend}, us_thr={longer_than_us}"
-        );
-        String::new()
-    };
-    Reply::from(log_settings(args).map(set))
+fn set_log(plane: &mut ControlPlane, log: PerfLog) -> Reply {
+    plane.switch.instances_mut().set_perf_log(log);
+    let (on, PerfLog { before, after, extend, longer_than_us, .. }) =
+        (if log.on { "on" } else { "off" }, log);
+    log::info!(
+        target: "pmd_perf",
+        "pmd-perf-log-set: {on}, before={before}, after={after}, extend={extend}, us_thr={longer_than_us}"
+    );
+    String::new().into()
 }
 
 #[cfg(test)]

@@ -1,50 +1,57 @@
 //! Commands about forwarding threads.
 
 use super::datapath::{WithThreads, with_threads};
-use super::{Command, Reply, command};
+use super::{Form, Reply, Rows, command};
 use crate::control_plane::ControlPlane;
 use crate::switch::Switch;
 use dpif::PmdId;
 use std::fmt::Write as _;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpif-netdev/pmd-stats-clear",
-        "[-pmd core] [dp]",
-        0..=3,
+        Form("[-pmd core] [dp]", 0, 3, Filter::parse),
         "reset the statistics of forwarding threads",
         pmd_stats_clear,
     ),
-    command(
+    &command(
         "dpif-netdev/pmd-stats-show",
-        "[-pmd core] [dp]",
-        0..=3,
+        Form("[-pmd core] [dp]", 0, 3, Filter::parse),
         "show the statistics of forwarding threads",
         pmd_stats_show,
     ),
 ];
 
 /// `-pmd N` and a datapath name: selects threads of datapaths.
-fn pmd_filter<'a>(
-    switch: &'a Switch,
-    args: &[String],
-) -> Result<(Vec<WithThreads<'a>>, Option<u16>), String> {
-    let (mut filter, mut datapaths) = (None, with_threads(switch, None)?);
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        if arg == "-pmd" {
-            let n = args.next().and_then(|n| n.parse().ok());
-            filter = Some(n.ok_or("-pmd needs the number of a core")?);
-        } else {
-            datapaths = with_threads(switch, Some(arg))?;
-        }
-    }
-    Ok((datapaths, filter))
+#[derive(Default)]
+struct Filter {
+    core: Option<u16>,
+    datapath: Option<String>,
 }
 
-fn pmd_stats_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (datapaths, filter) = match pmd_filter(&plane.switch, args) {
+impl Filter {
+    fn parse(words: &[String]) -> Result<Filter, String> {
+        let mut filter = Filter::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word == "-pmd" {
+                let n = words.next().and_then(|n| n.parse().ok());
+                filter.core = Some(n.ok_or("-pmd needs the number of a core")?);
+            } else {
+                filter.datapath = Some(word.clone());
+            }
+        }
+        Ok(filter)
+    }
+
+    fn datapaths<'a>(&self, switch: &'a Switch) -> Result<Vec<WithThreads<'a>>, String> {
+        with_threads(switch, self.datapath.as_deref())
+    }
+}
+
+fn pmd_stats_show(plane: &mut ControlPlane, filter: Filter) -> Reply {
+    let datapaths = match filter.datapaths(&plane.switch) {
         Ok(found) => found,
         Err(e) => return Reply::Error(e),
     };
@@ -57,10 +64,10 @@ fn pmd_stats_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     stats.sort_by_key(|(name, _, pmd, _)| (*name, *pmd == PmdId::Main));
     for (_, datapath, pmd, s) in stats {
         match pmd {
-            PmdId::Core(n) if filter.is_none_or(|f| f == n) => {
+            PmdId::Core(n) if filter.core.is_none_or(|f| f == n) => {
                 let _ = writeln!(out, "pmd thread numa_id {} core_id {n}:", datapath.numa(n).0);
             }
-            PmdId::Main if filter.is_none() => out += "main thread:\n",
+            PmdId::Main if filter.core.is_none() => out += "main thread:\n",
             _ => continue,
         }
         pmd_stats(&mut out, &s);
@@ -97,12 +104,10 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
     super::threads::cycles(out, s);
 }
 
-fn pmd_stats_clear(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let switch = &plane.switch;
-    let clear = || {
-        let (datapaths, filter) = pmd_filter(switch, args)?;
-        datapaths.iter().for_each(|(_, datapath)| datapath.clear_stats(filter));
-        Ok(String::new())
-    };
-    Reply::from(clear())
+fn pmd_stats_clear(plane: &mut ControlPlane, filter: Filter) -> Reply {
+    let cleared = filter.datapaths(&plane.switch).map(|datapaths| {
+        datapaths.iter().for_each(|(_, datapath)| datapath.clear_stats(filter.core));
+        String::new()
+    });
+    Reply::from(cleared)
 }

@@ -1,17 +1,16 @@
 //! `qos/show` and `qos/show-types`: the quality of service of an interface.
 
-use super::{Command, Reply, command};
+use super::{Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use dpif::Shaping;
 use flow::DpPort;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", show),
-    command(
+pub(super) const ROWS: Rows = &[
+    &command("qos/show", Word("interface"), "show the QoS queues of an interface", show),
+    &command(
         "qos/show-types",
-        "interface",
-        1..=1,
+        Word("interface"),
         "list the QoS types that an interface supports",
         show_types,
     ),
@@ -31,15 +30,15 @@ fn of_interface(
     Reply::from(Ok(text(device.and_then(|device| Some((device.datapath.shaping()?, device.dp_port))))))
 }
 
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let name = &args[0];
+fn show(plane: &mut ControlPlane, interface: &str) -> Reply {
+    let name = interface;
     of_interface(plane, name, |shaping| {
         shaping.map(|(shaping, port)| shaping.shown_qos(port)).unwrap_or_default().text(name)
     })
 }
 
-fn show_types(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let name = &args[0];
+fn show_types(plane: &mut ControlPlane, interface: &str) -> Reply {
+    let name = interface;
     of_interface(plane, name, |shaping| {
         let types = shaping.map(|(shaping, port)| shaping.qos_types(port)).unwrap_or_default();
         if types.is_empty() {

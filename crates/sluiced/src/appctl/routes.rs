@@ -2,7 +2,7 @@
 //!
 //! Arguments are parsed as OVS does: numbers end at the first byte that does not belong to them.
 
-use super::{Command, Json, Reply, TypedReply, command};
+use super::{Form, Json, Optional, Parsed, Reply, Rows, Several, TypedReply, Word, command};
 use crate::control_plane::ControlPlane;
 use dpif::EgressPorts;
 use flow::MacAddr;
@@ -16,68 +16,79 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "ovs/route/add",
-        "ip/plen output_bridge [gw] [pkt_mark=mark] [src=src_ip]",
-        2..=5,
+        (
+            Parsed("ip/plen", destination),
+            Word("output_bridge"),
+            Several("[gw] [pkt_mark=mark] [src=src_ip]", 0, 3),
+        ),
         "add a route for tunnels",
         add,
     ),
-    command("ovs/route/del", "ip/plen [pkt_mark=mark]", 1..=2, "remove a route that a command added", remove),
-    command(
+    &command(
+        "ovs/route/del",
+        (Parsed("ip/plen", network), Optional(Parsed("pkt_mark=mark", packet_mark))),
+        "remove a route that a command added",
+        remove,
+    ),
+    &command(
         "ovs/route/lookup",
-        "ip_addr [pkt_mark=mark]",
-        1..=2,
+        (Parsed("ip_addr", host), Optional(Parsed("pkt_mark=mark", packet_mark))),
         "look up the route of a tunnel destination",
         lookup,
     ),
-    command(
+    &command(
         "ovs/route/rule/show",
-        "[-6]",
-        0..=1,
+        Optional(Parsed("-6", of_ipv6)),
         "list the routing rules for tunnels, with -6 those of IPv6",
         rules,
     ),
-    command("ovs/route/show", "[table=all|id]", 0..=1, "list the routes for tunnels", show),
-    command(
+    &command("ovs/route/show", Optional(Parsed("table=all|id", tables)), "list the routes for tunnels", show),
+    &command(
         "tnl/arp/aging",
-        "[SECS]",
-        0..=1,
+        Optional(Parsed("SECS", aging_s)),
         "show or set the lifetime of tunnel neighbours, in seconds",
         aging,
     ),
-    command("tnl/arp/flush", "", 0..=0, "remove all tunnel neighbours", flush_neighbours),
-    command("tnl/arp/set", "BRIDGE IP MAC", 3..=3, "add a tunnel neighbour", set_neighbour),
-    command("tnl/arp/show", "", 0..=0, "list the tunnel neighbours", neighbours),
-    command(
+    &command("tnl/arp/flush", (), "remove all tunnel neighbours", flush_neighbours),
+    &command(
+        "tnl/arp/set",
+        (Word("BRIDGE"), Parsed("IP", neighbour_ip), Parsed("MAC", neighbour_mac)),
+        "add a tunnel neighbour",
+        set_neighbour,
+    ),
+    &command("tnl/arp/show", (), "list the tunnel neighbours", neighbours),
+    &command(
         "tnl/egress_port_range",
-        "min max",
-        0..=2,
+        Form("min max", 0, 2, range),
         "show or set the UDP source ports of tunnels",
         egress_ports,
     ),
-    command(
+    &command(
         "tnl/neigh/aging",
-        "[SECS]",
-        0..=1,
+        Optional(Parsed("SECS", aging_s)),
         "show or set the lifetime of tunnel neighbours, in seconds",
         aging,
     ),
-    command("tnl/neigh/flush", "", 0..=0, "remove all tunnel neighbours", flush_neighbours),
-    command(
+    &command("tnl/neigh/flush", (), "remove all tunnel neighbours", flush_neighbours),
+    &command(
         "tnl/neigh/retrans_time",
-        "[MSECS]",
-        0..=1,
+        Optional(Parsed("MSECS", retrans_ms)),
         "show or set the interval of neighbour solicitations, in ms",
         retransmission,
     ),
-    command("tnl/neigh/set", "BRIDGE IP MAC", 3..=3, "add a tunnel neighbour", set_neighbour),
-    command("tnl/neigh/show", "", 0..=0, "list the tunnel neighbours", neighbours),
-    command(
+    &command(
+        "tnl/neigh/set",
+        (Word("BRIDGE"), Parsed("IP", neighbour_ip), Parsed("MAC", neighbour_mac)),
+        "add a tunnel neighbour",
+        set_neighbour,
+    ),
+    &command("tnl/neigh/show", (), "list the tunnel neighbours", neighbours),
+    &command(
         "tnl/ports/show",
-        "[-v]",
-        0..=1,
+        Optional(Word("-v")),
         "list the ports that receive tunnel packets, with -v by header",
         listeners,
     ),
@@ -169,15 +180,16 @@ pub(super) fn gateway(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
 }
 
 /// `NETWORK DEVICE [GATEWAY] [pkt_mark=MARK] [src=ADDRESS]`
-fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let mut add = || {
-        let (destination, len) = any_cidr(&args[0]).ok_or("Invalid 'ip/plen' parameter")?;
-        let prefix = Prefix::new(destination, len).ok_or("Invalid 'ip/plen' parameter")?;
+fn add(
+    plane: &mut ControlPlane,
+    ((destination, prefix), device, options): ((IpAddr, Prefix), &str, Vec<&str>),
+) -> Reply {
+    let add = || {
         let (mut gateway_given, mut route) = (None, Route::new(prefix, Hops::None));
         // All zeros is none.
         let given = |ip: IpAddr| Some(ip.to_canonical()).filter(|ip| !ip.is_unspecified());
         let is_ipv4 = destination.is_ipv4();
-        for arg in &args[2..] {
+        for arg in options {
             if let Some(mark) = mark(arg) {
                 route.mark = mark;
             } else if let Some(ip) = source(arg, is_ipv4) {
@@ -188,65 +200,76 @@ fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
                 return Err("Invalid pkt_mark, IP gateway or src_ip");
             }
         }
-        route.hops = Hops::one(&args[1], gateway_given);
+        route.hops = Hops::one(device, gateway_given);
         let added = plane.routing.add_user_route(&route, destination);
         added.map_err(|e| {
-            log::debug!(target: "ovs_router", "route {prefix} by {}: {e}", args[1]);
+            log::debug!(target: "ovs_router", "route {prefix} by {device}: {e}");
             "Error while inserting route."
         })
     };
     Reply::from(add().map(|()| "OK".to_string()).map_err(str::to_string))
 }
 
-/// The mark in an optional argument.
-fn optional_mark(args: &[String]) -> Result<u32, String> {
-    args.get(1).map_or(Ok(0), |arg| mark(arg).ok_or_else(|| "Invalid pkt_mark".to_string()))
+/// The destination of a route, and its network.
+fn destination(text: &str) -> Result<(IpAddr, Prefix), String> {
+    let found = any_cidr(text).and_then(|(address, len)| Some((address, Prefix::new(address, len)?)));
+    found.ok_or_else(|| "Invalid 'ip/plen' parameter".to_string())
+}
+
+/// A network.
+fn network(text: &str) -> Result<Prefix, String> {
+    destination(text).map(|(_, prefix)| prefix).map_err(|_| "Invalid parameters".to_string())
+}
+
+/// An address without a prefix, or with one of all bits.
+fn host(text: &str) -> Result<IpAddr, String> {
+    let address = any_cidr(text).filter(|(ip, len)| *len == if ip.is_ipv4() { 32 } else { 128 });
+    address.map(|(ip, _)| ip).ok_or_else(|| "Invalid parameters".to_string())
+}
+
+/// `pkt_mark=MARK`
+fn packet_mark(text: &str) -> Result<u32, String> {
+    mark(text).ok_or_else(|| "Invalid pkt_mark".to_string())
 }
 
 /// `NETWORK [pkt_mark=MARK]`
-fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let mut remove = || {
-        let network = any_cidr(&args[0]).and_then(|(address, len)| Prefix::new(address, len));
-        let prefix = network.ok_or("Invalid parameters")?;
-        match plane.routing.remove_user_route(TABLE_MAIN, optional_mark(args)?, prefix) {
-            true => Ok("OK".to_string()),
-            false => Err("Not found".to_string()),
-        }
-    };
-    Reply::from(remove())
+fn remove(plane: &mut ControlPlane, (prefix, mark): (Prefix, Option<u32>)) -> Reply {
+    match plane.routing.remove_user_route(TABLE_MAIN, mark.unwrap_or(0), prefix) {
+        true => "OK".to_string().into(),
+        false => Reply::Error("Not found".to_string()),
+    }
 }
 
 /// `ADDRESS [pkt_mark=MARK]`
-fn lookup(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let lookup = || {
-        let address = any_cidr(&args[0]).filter(|(ip, len)| *len == if ip.is_ipv4() { 32 } else { 128 });
-        let (dst, _) = address.ok_or("Invalid parameters")?;
-        let query = Query { mark: optional_mark(args)?, dst, src: None };
-        let (found, left_out) = plane.routing.routes().explain(&query);
-        let left_out = text::left_out(&left_out);
-        match found {
-            Ok(hop) => Ok(format!("{}{left_out}", text::hop(&hop))),
-            Err(NoRoute::Missing) if left_out.is_empty() => Err("Not found".to_string()),
-            Err(reason) => Err(format!("Not found\n{left_out}{}", text::no_route(reason))),
-        }
+fn lookup(plane: &mut ControlPlane, (dst, mark): (IpAddr, Option<u32>)) -> Reply {
+    let query = Query { mark: mark.unwrap_or(0), dst, src: None };
+    let (found, left_out) = plane.routing.routes().explain(&query);
+    let left_out = text::left_out(&left_out);
+    Reply::from(match found {
+        Ok(hop) => Ok(format!("{}{left_out}", text::hop(&hop))),
+        Err(NoRoute::Missing) if left_out.is_empty() => Err("Not found".to_string()),
+        Err(reason) => Err(format!("Not found\n{left_out}{}", text::no_route(reason))),
+    })
+}
+
+/// `table=all` or `table=NUMBER`, with its text.
+fn tables(text: &str) -> Result<(Shown, String), String> {
+    let shown = match text.strip_prefix("table=") {
+        Some("all") => Shown::All,
+        number => match number.and_then(|n| leading(n, 10)) {
+            Some(0) => Shown::Standard,
+            Some(table) => Shown::Table(table),
+            None => return Err("Invalid table format".to_string()),
+        },
     };
-    Reply::from(lookup())
+    Ok((shown, text.to_string()))
 }
 
 /// `[table=all|NUMBER]`
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let shown = match args.first().map(String::as_str) {
-        None => Shown::Standard,
-        Some("table=all") => Shown::All,
-        Some(arg) => match arg.strip_prefix("table=").and_then(|n| leading(n, 10)) {
-            Some(0) => Shown::Standard,
-            Some(table) => Shown::Table(table),
-            None => return Reply::Error("Invalid table format".to_string()),
-        },
-    };
+fn show(plane: &mut ControlPlane, asked: Option<(Shown, String)>) -> Reply {
+    let (shown, table) = asked.unwrap_or((Shown::Standard, String::new()));
     let routes = plane.routing.routes().clone();
     let Some(tables) = shown.tables(&routes) else {
-        let table = args.first().map(String::as_str).unwrap_or_default();
         return Reply::Error(format!("Table '{table}' not found"));
     };
     let is_long = routes.len() > MANY;
@@ -329,92 +352,118 @@ fn rule_json(rule: &Rule) -> Value {
     shown
 }
 
+/// The option of `ovs/route/rule/show`.
+fn of_ipv6(text: &str) -> Result<(), String> {
+    match text {
+        "-6" => Ok(()),
+        other => Err(format!("{other}: unknown option; use -6 or none")),
+    }
+}
+
 /// `[-6]`
-fn rules(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let is_ipv4 = match args.first().map(String::as_str) {
-        None => true,
-        Some("-6") => false,
-        Some(other) => return Reply::Error(format!("{other}: unknown option; use -6 or none")),
-    };
+fn rules(plane: &mut ControlPlane, of_ipv6: Option<()>) -> Reply {
+    let is_ipv4 = of_ipv6.is_none();
     let rules = plane.routing.routes().rules().iter().filter(|rule| rule.is_ipv4 == is_ipv4);
     Reply::Value(Box::new(RuleList(rules.cloned().collect())))
 }
 
 /// `BRIDGE ADDRESS MAC`
-fn set_neighbour(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let mut set = || {
-        let [bridge, ip, mac] = args else { return Err("bad IP address") };
-        let ip = gateway(ip, !ip.contains(':')).ok_or("bad IP address")?;
-        let mac = MacAddr::parse(mac).ok_or("bad MAC address")?;
-        plane.routing.set_neighbour(bridge, ip, mac);
-        Ok("OK".to_string())
-    };
-    Reply::from(set().map_err(str::to_string))
+fn set_neighbour(plane: &mut ControlPlane, (bridge, ip, mac): (&str, IpAddr, MacAddr)) -> Reply {
+    plane.routing.set_neighbour(bridge, ip, mac);
+    "OK".to_string().into()
 }
 
-fn neighbours(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn neighbour_ip(text: &str) -> Result<IpAddr, String> {
+    gateway(text, !text.contains(':')).ok_or_else(|| "bad IP address".to_string())
+}
+
+fn neighbour_mac(text: &str) -> Result<MacAddr, String> {
+    MacAddr::parse(text).ok_or_else(|| "bad MAC address".to_string())
+}
+
+fn neighbours(plane: &mut ControlPlane, (): ()) -> Reply {
     text::neighbours(&plane.routing.neighbours(), sys::clock::monotonic_ms()).into()
 }
 
-fn flush_neighbours(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn flush_neighbours(plane: &mut ControlPlane, (): ()) -> Reply {
     plane.routing.flush_neighbours();
     "OK".to_string().into()
 }
 
 /// `[SECONDS]`
-fn aging(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn aging(plane: &mut ControlPlane, seconds: Option<u64>) -> Reply {
     let mut neighbours = plane.routing.neighbours();
-    let Some(arg) = args.first() else {
-        return (neighbours.aging_ms() / 1000).to_string().into();
-    };
-    match leading(arg.trim_start(), 10).map(u64::from) {
-        Some(seconds @ 1..=AGING_MAX_S) => {
+    match seconds {
+        None => (neighbours.aging_ms() / 1000).to_string().into(),
+        Some(seconds) => {
             neighbours.set_aging(sys::clock::monotonic_ms(), seconds * 1000);
             "OK".to_string().into()
         }
-        _ => Reply::Error("bad aging value".to_string()),
     }
+}
+
+fn aging_s(text: &str) -> Result<u64, String> {
+    let seconds = leading(text.trim_start(), 10).map(u64::from);
+    seconds.filter(|s| (1..=AGING_MAX_S).contains(s)).ok_or_else(|| "bad aging value".to_string())
 }
 
 /// `[MILLISECONDS]`, as in OVS 4.0.
-fn retransmission(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn retransmission(plane: &mut ControlPlane, ms: Option<u64>) -> Reply {
     let mut neighbours = plane.routing.neighbours();
-    let Some(arg) = args.first() else { return neighbours.retrans_ms().to_string().into() };
-    match arg.parse() {
-        Ok(ms @ 1..=RETRANS_MAX_MS) => {
+    match ms {
+        None => neighbours.retrans_ms().to_string().into(),
+        Some(ms) => {
             neighbours.set_retrans(ms);
             "OK".to_string().into()
         }
-        _ => Reply::Error(format!("{arg}: not a time of 1 to {RETRANS_MAX_MS} milliseconds")),
     }
 }
 
-/// `[-v]`
-fn listeners(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let verbose = args.first().is_some_and(|arg| arg.eq_ignore_ascii_case("-v"));
+fn retrans_ms(text: &str) -> Result<u64, String> {
+    let ms = text.parse().ok().filter(|ms| (1..=RETRANS_MAX_MS).contains(ms));
+    ms.ok_or_else(|| format!("{text}: not a time of 1 to {RETRANS_MAX_MS} milliseconds"))
+}
+
+/// `[-v]`; OVS ignores another word.
+fn listeners(plane: &mut ControlPlane, option: Option<&str>) -> Reply {
+    let verbose = option.is_some_and(|word| word.eq_ignore_ascii_case("-v"));
     text::listeners(plane.routing.listeners(), verbose).into()
 }
 
 /// `[LOWEST HIGHEST]`
-fn egress_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let port = |arg: &str| u16::try_from(atoi(arg)).ok().filter(|port| *port != 0);
-    let text = match args {
-        [low, high] => match (port(low), port(high)) {
-            (None, _) => "Invalid min.".to_string(),
-            (_, None) => "Invalid max.".to_string(),
-            (Some(low), Some(high)) => {
-                plane
-                    .routing
-                    .set_egress_ports(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default());
-                "OK".to_string()
-            }
-        },
-        _ => {
+fn egress_ports(plane: &mut ControlPlane, range: Range) -> Reply {
+    match range {
+        Range::Shown => {
             let (low, high) = plane.routing.egress_ports().range();
-            format!("Tunnel UDP source port range: {low}-{high}\n")
+            format!("Tunnel UDP source port range: {low}-{high}\n").into()
         }
-    };
-    text.into()
+        Range::Set(ports) => {
+            plane.routing.set_egress_ports(ports);
+            "OK".to_string().into()
+        }
+        Range::Invalid(fault) => fault.to_string().into(),
+    }
+}
+
+/// Arguments of `tnl/egress_port_range`.
+enum Range {
+    Shown,
+    Set(EgressPorts),
+    /// The text of a successful reply, as in OVS.
+    Invalid(&'static str),
+}
+
+/// A single word is ignored, as in OVS.
+fn range(words: &[String]) -> Result<Range, String> {
+    let port = |word: &str| u16::try_from(atoi(word)).ok().filter(|port| *port != 0);
+    let [low, high] = words else { return Ok(Range::Shown) };
+    Ok(match (port(low), port(high)) {
+        (None, _) => Range::Invalid("Invalid min."),
+        (_, None) => Range::Invalid("Invalid max."),
+        (Some(low), Some(high)) => {
+            Range::Set(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default())
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,50 +1,31 @@
 //! Commands about upcalls and the revalidator.
 
-use super::{Command, Reply, Wait, command, order_rounds};
+use super::{Parsed, Reply, Rows, Wait, command, order_rounds};
 use crate::control_plane::ControlPlane;
 use crate::switch::Switch;
 use std::fmt::Write as _;
 use sync::Ordering;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command("revalidator/pause", "", 0..=0, "stop the revalidation of datapath flows", revalidator_pause),
-    command(
-        "revalidator/purge",
-        "",
-        0..=0,
-        "remove all datapath flows through the revalidator",
-        revalidator_purge,
-    ),
-    command(
-        "revalidator/resume",
-        "",
-        0..=0,
-        "go on with the revalidation of datapath flows",
-        revalidator_resume,
-    ),
-    command("revalidator/wait", "", 0..=0, "wait until a whole revalidation round is over", revalidator_wait),
-    command(
-        "upcall/disable-megaflows",
-        "",
-        0..=0,
-        "install exact-match flows from now on",
-        disable_megaflows,
-    ),
-    command("upcall/disable-ufid", "", 0..=0, "read whole flows in each dump", disable_ufid),
-    command("upcall/enable-megaflows", "", 0..=0, "install wildcarded flows again", enable_megaflows),
-    command("upcall/enable-ufid", "", 0..=0, "read flows by their UFIDs in dumps", enable_ufid),
-    command(
+pub(super) const ROWS: Rows = &[
+    &command("revalidator/pause", (), "stop the revalidation of datapath flows", revalidator_pause),
+    &command("revalidator/purge", (), "remove all datapath flows through the revalidator", revalidator_purge),
+    &command("revalidator/resume", (), "go on with the revalidation of datapath flows", revalidator_resume),
+    &command("revalidator/wait", (), "wait until a whole revalidation round is over", revalidator_wait),
+    &command("upcall/disable-megaflows", (), "install exact-match flows from now on", disable_megaflows),
+    &command("upcall/disable-ufid", (), "read whole flows in each dump", disable_ufid),
+    &command("upcall/enable-megaflows", (), "install wildcarded flows again", enable_megaflows),
+    &command("upcall/enable-ufid", (), "read flows by their UFIDs in dumps", enable_ufid),
+    &command(
         "upcall/set-flow-limit",
-        "limit",
-        1..=1,
+        Parsed("limit", flow_limit),
         "set the maximum number of datapath flows",
         set_flow_limit,
     ),
-    command("upcall/show", "", 0..=0, "show the flow counts and limits of the revalidators", upcall_show),
+    &command("upcall/show", (), "show the flow counts and limits of the revalidators", upcall_show),
 ];
 
-fn upcall_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn upcall_show(plane: &mut ControlPlane, (): ()) -> Reply {
     let mut out = String::new();
     for instance in plane.switch.instances().iter() {
         let s = instance.revalidator_stats();
@@ -67,16 +48,16 @@ fn upcall_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
     out.into()
 }
 
-fn revalidator_wait(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn revalidator_wait(plane: &mut ControlPlane, (): ()) -> Reply {
     Reply::Later(Wait::Rounds(order_rounds(&plane.switch)))
 }
 
-fn revalidator_pause(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn revalidator_pause(plane: &mut ControlPlane, (): ()) -> Reply {
     plane.switch.instances().iter().for_each(|i| i.backer.barrier.paused.store(true, Ordering::Release));
     String::new().into()
 }
 
-fn revalidator_resume(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn revalidator_resume(plane: &mut ControlPlane, (): ()) -> Reply {
     for instance in plane.switch.instances().iter() {
         instance.backer.barrier.paused.store(false, Ordering::Release);
         instance.wake_revalidator();
@@ -85,7 +66,7 @@ fn revalidator_resume(plane: &mut ControlPlane, _: &[String]) -> Reply {
 }
 
 /// Deletes all flows through the revalidator, which keeps their statistics.
-fn revalidator_purge(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn revalidator_purge(plane: &mut ControlPlane, (): ()) -> Reply {
     let switch = &plane.switch;
     for instance in switch.instances().iter() {
         instance.backer.limits.purge.store(true, Ordering::Release);
@@ -109,12 +90,12 @@ fn set_megaflows(plane: &mut ControlPlane, on: bool) {
 }
 
 /// Makes exact-match flows from now on.
-fn disable_megaflows(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn disable_megaflows(plane: &mut ControlPlane, (): ()) -> Reply {
     set_megaflows(plane, false);
     "megaflows disabled\n".to_string().into()
 }
 
-fn enable_megaflows(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn enable_megaflows(plane: &mut ControlPlane, (): ()) -> Reply {
     set_megaflows(plane, true);
     "megaflows enabled\n".to_string().into()
 }
@@ -126,21 +107,22 @@ fn set_terse(plane: &ControlPlane, on: bool) {
     }
 }
 
-fn disable_ufid(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn disable_ufid(plane: &mut ControlPlane, (): ()) -> Reply {
     set_terse(plane, false);
     "Datapath dumping tersely using UFID disabled\n".to_string().into()
 }
 
-fn enable_ufid(plane: &mut ControlPlane, _: &[String]) -> Reply {
+fn enable_ufid(plane: &mut ControlPlane, (): ()) -> Reply {
     set_terse(plane, true);
     "Datapath dumping tersely using UFID enabled for supported datapaths\n".to_string().into()
 }
 
+fn flow_limit(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text}: not a number of flows"))
+}
+
 /// Applies until `other_config:flow-limit` or another setting of the whole switch changes.
-fn set_flow_limit(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let Ok(limit) = args[0].parse::<u32>() else {
-        return Reply::Error(format!("{}: not a number of flows", args[0]));
-    };
+fn set_flow_limit(plane: &mut ControlPlane, limit: u32) -> Reply {
     for instance in plane.switch.instances().iter() {
         instance.backer.limits.set_flow_limit(limit.into());
     }

@@ -1,18 +1,18 @@
 //! The tables of commands: the rows of each module. The order of modules has no meaning.
 
 use super::{
-    Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, drops, dummy, dumps, fdb,
-    features, flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, qos,
-    routes, slowpath, threads, trace,
+    Rows, bond, conntrack, database, datapath, detrace, dpctl_datapaths, drops, dummy, dumps, fdb, features,
+    flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, qos, routes,
+    slowpath, threads, trace,
 };
 
 /// Commands of every switch.
-pub(super) fn switch() -> Vec<&'static [Command]> {
+pub(super) fn switch() -> Vec<Rows> {
     [HANDLERS, &[link_protocols::rows()]].concat()
 }
 
 /// Commands of every switch that have a handler here.
-const HANDLERS: &[&[Command]] = &[
+const HANDLERS: &[Rows] = &[
     bond::ROWS,
     conntrack::ROWS,
     conntrack::fragments::ROWS,
@@ -42,10 +42,10 @@ const HANDLERS: &[&[Command]] = &[
 ];
 
 /// Commands of the switch and of its database server.
-pub(super) const COMMON: &[&[Command]] = &[general::COMMON_ROWS];
+pub(super) const COMMON: &[Rows] = &[general::COMMON_ROWS];
 
 /// Commands of switches in dummy mode.
-pub(super) const DUMMY: &[&[Command]] = &[dummy::ROWS, dpctl_datapaths::DUMMY_ROWS];
+pub(super) const DUMMY: &[Rows] = &[dummy::ROWS, dpctl_datapaths::DUMMY_ROWS];
 
 /// Commands of the embedded database server.
-pub(super) const DATABASE: &[&[Command]] = &[database::ROWS];
+pub(super) const DATABASE: &[Rows] = &[database::ROWS];

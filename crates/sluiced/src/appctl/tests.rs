@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The list of a switch in dummy mode before commands had help. Tools parse its lines.
 const LISTED: &str = include_str!("list-commands.txt");
 
-fn all() -> [Vec<&'static Command>; 2] {
+fn all() -> [Vec<&'static dyn Command>; 2] {
     [sorted([&table::switch(), table::COMMON, table::DUMMY].concat()), available_in_database()]
 }
 
@@ -18,7 +18,7 @@ fn all() -> [Vec<&'static Command>; 2] {
 fn every_command_has_a_line_of_help_and_its_own_name() {
     for commands in all() {
         for c in &commands {
-            let Command { name, help, bounds, .. } = c;
+            let (name, help, bounds) = (c.name(), c.help(), c.bounds());
             assert!(
                 help.starts_with(|first: char| first.is_ascii_lowercase()),
                 "{name}: {help}: begin with a verb, in lower case"
@@ -29,11 +29,67 @@ fn every_command_has_a_line_of_help_and_its_own_name() {
             );
             assert!(bounds.start() <= bounds.end(), "{name}: bounds");
             assert!(
-                c.usage.is_empty() == (*bounds.end() == 0) || *name == "ovsdb-server/compact",
+                c.usage().is_empty() == (*bounds.end() == 0) || name == "ovsdb-server/compact",
                 "{name}: arguments"
             );
         }
-        assert!(commands.windows(2).all(|pair| pair[0].name < pair[1].name), "names are unique");
+        assert!(commands.windows(2).all(|pair| pair[0].name() < pair[1].name()), "names are unique");
+    }
+}
+
+/// Commands whose usage states another number of words than they take, as in OVS; with least and greatest number.
+const OTHER_NUMBERS: [(&str, usize, usize); 17] = [
+    ("dpctl/ct-del-limits", 1, 3),
+    ("dpctl/ct-set-limits", 1, 4096),
+    ("dpctl/ct-stats-show", 0, 4),
+    ("dpctl/dump-flows", 0, 8),
+    ("dpctl/get-flow", 1, 5),
+    ("dpctl/parse-actions", 1, 64),
+    ("dpif-netdev/miniflow-parser-set", 1, 4),
+    ("dpif-netdev/pmd-perf-log-set", 0, 10),
+    ("dpif-netdev/subtable-lookup-prio-set", 2, 2),
+    ("dpif/dump-flows", 1, 4),
+    ("dpif/get-flow", 2, 5),
+    ("ofproto/trace", 1, 64),
+    ("ofproto/trace-packet-out", 2, 64),
+    ("ovsdb-server/compact", 0, 1),
+    ("set-options", 2, 2),
+    ("tnl/egress_port_range", 0, 2),
+    ("vlog/set", 0, 64),
+];
+
+/// Least and greatest number of words that a usage states; the latter is `None` for repeated words.
+fn stated(usage: &str) -> (usize, Option<usize>) {
+    let (mut least, mut most, mut depth) = (0, 0, 0);
+    let mut is_alternative = false;
+    for word in usage.split_whitespace() {
+        if word == "|" {
+            is_alternative = true;
+            continue;
+        }
+        let inner = word.trim_start_matches(['[', '{']);
+        depth += word[..word.len() - inner.len()].matches('[').count();
+        if !std::mem::take(&mut is_alternative) {
+            most += 1;
+            least += usize::from(depth == 0);
+        }
+        depth = depth + inner.matches('[').count() - inner.matches(']').count();
+    }
+    (least, Some(most).filter(|_| !usage.contains("...")))
+}
+
+#[test]
+fn commands_take_as_many_words_as_their_usage_states() {
+    for c in all().concat() {
+        let (name, (least, most)) = (c.name(), c.bounds().into_inner());
+        let agree = match stated(&c.usage()) {
+            (stated, Some(end)) => (least, most) == (stated, end),
+            (stated, None) => least == stated,
+        };
+        let is_listed = OTHER_NUMBERS.contains(&(name, least, most));
+        // The switch lists the argument of `compact`, and the server takes it unlisted.
+        let is_both = name == "ovsdb-server/compact" && agree;
+        assert!(agree != is_listed || is_both, "{name}: {}: {least} to {most}", c.usage());
     }
 }
 
@@ -110,7 +166,7 @@ fn a_value_prints_as_text_and_as_json() {
 #[test]
 fn commands_are_an_object_of_their_arguments() {
     let [mut commands, _] = all();
-    commands.retain(|c| c.name.starts_with("fdb/stats"));
+    commands.retain(|c| c.name().starts_with("fdb/stats"));
     let list = || Reply::Value(Box::new(CommandList(commands.clone())));
     let text =
         "The available commands are:\n  fdb/stats-clear         [bridge]\n  fdb/stats-show          bridge\n";

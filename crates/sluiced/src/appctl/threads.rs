@@ -1,31 +1,28 @@
 //! Commands about forwarding threads: their queues, and the cost of these.
 
-use super::datapath::{WithThreads, with_threads};
-use super::{Command, Reply, command};
+use super::datapath::with_threads;
+use super::{Form, Optional, Reply, Rows, Word, command};
 use crate::control_plane::ControlPlane;
 use dpif::{PmdStats, QueueInfo, ThreadInfo};
 use std::fmt::Write as _;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "dpif-netdev/pmd-rxq-rebalance",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "assign the receive queues to the forwarding threads anew",
         rxq_rebalance,
     ),
-    command(
+    &command(
         "dpif-netdev/pmd-rxq-show",
-        "[-pmd core] [-secs secs] [dp]",
-        0..=5,
+        Form("[-pmd core] [-secs secs] [dp]", 0, 5, asked),
         "show the receive queues of each forwarding thread and their load",
         rxq_show,
     ),
-    command(
+    &command(
         "dpif-netdev/pmd-sleep-show",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "show the maximum sleep of each forwarding thread",
         sleep_show,
     ),
@@ -35,39 +32,38 @@ pub(super) const ROWS: &[Command] = &[
 const INTERVAL_S: u32 = 5;
 const MAX_S: u32 = 60;
 
-/// Arguments of this module's commands.
-struct Asked<'a> {
-    datapaths: Vec<WithThreads<'a>>,
+/// Arguments of `pmd-rxq-show`.
+struct Asked {
+    datapath: Option<String>,
     core: Option<u16>,
     secs: u32,
 }
 
-fn asked<'a>(plane: &'a ControlPlane, args: &[String]) -> Result<Asked<'a>, String> {
-    let mut asked = Asked { datapaths: with_threads(&plane.switch, None)?, core: None, secs: MAX_S };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
+fn asked(words: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked { datapath: None, core: None, secs: MAX_S };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
             "-pmd" => {
-                let core = args.next().and_then(|n| n.parse().ok());
+                let core = words.next().and_then(|n| n.parse().ok());
                 asked.core = Some(core.ok_or("-pmd needs the number of a core")?);
             }
             "-secs" => {
-                let secs: Option<u32> = args.next().and_then(|n| n.parse().ok());
+                let secs: Option<u32> = words.next().and_then(|n| n.parse().ok());
                 // Whole intervals, as in stock switches.
                 asked.secs = secs.ok_or("-secs needs a number of seconds")?.clamp(INTERVAL_S, MAX_S);
                 asked.secs = asked.secs.next_multiple_of(INTERVAL_S);
             }
-            _ => asked.datapaths = with_threads(&plane.switch, Some(arg))?,
+            _ => asked.datapath = Some(word.clone()),
         }
     }
     Ok(asked)
 }
 
-fn rxq_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn rxq_show(plane: &mut ControlPlane, asked: Asked) -> Reply {
     let show = || {
-        let asked = asked(plane, args)?;
         let mut shown = String::new();
-        for (_, datapath) in asked.datapaths {
+        for (_, datapath) in with_threads(&plane.switch, asked.datapath.as_deref())? {
             let threads = datapath.threads((asked.secs / INTERVAL_S) as usize);
             let wanted = |t: &&ThreadInfo| asked.core.is_none_or(|core| core == t.core);
             threads.iter().filter(wanted).for_each(|t| thread(&mut shown, t));
@@ -109,9 +105,9 @@ fn queue(out: &mut String, q: &QueueInfo) {
     let _ = writeln!(out, "  port: {:<16}  queue-id: {:2} (enabled)   pmd usage: {usage}", q.port, q.queue);
 }
 
-fn rxq_rebalance(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn rxq_rebalance(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
     let rebalance = || {
-        for (_, datapath) in asked(plane, args)?.datapaths {
+        for (_, datapath) in with_threads(&plane.switch, dp)? {
             datapath.rebalance();
         }
         Ok("pmd rxq rebalance requested.\n".to_string())
@@ -119,10 +115,10 @@ fn rxq_rebalance(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::from(rebalance())
 }
 
-fn sleep_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn sleep_show(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
     let show = || {
         let mut out = String::new();
-        for (_, datapath) in asked(plane, args)?.datapaths {
+        for (_, datapath) in with_threads(&plane.switch, dp)? {
             let default_us = datapath.sleep_max_default_us();
             let _ = writeln!(out, "Default max sleep: {default_us:4} us");
             for t in datapath.threads(1) {

@@ -3,8 +3,8 @@
 //! With a packet, the switch learns from it (addresses, rules of `learn`) and controllers receive it; nothing is
 //! counted and nothing is forwarded. Without one, nothing changes.
 
-use super::trace_args::{FlowText, PacketText, TraceArgs};
-use super::{Command, Reply, command};
+use super::trace_args::{FlowText, PacketText, TraceArgs, Traced};
+use super::{Reply, Rows, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::{Instance, Instances};
 use crate::trace_text::Shown;
@@ -27,18 +27,16 @@ use openflow::Version;
 use packet::Packet;
 
 /// The commands of this module.
-pub(super) const ROWS: &[Command] = &[
-    command(
+pub(super) const ROWS: Rows = &[
+    &command(
         "ofproto/trace",
-        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet]",
-        1..=64,
+        Traced { packet_out: false },
         "trace a packet through the OpenFlow tables",
         trace,
     ),
-    command(
+    &command(
         "ofproto/trace-packet-out",
-        "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet] actions",
-        2..=64,
+        Traced { packet_out: true },
         "trace a packet through given OpenFlow actions",
         trace_packet_out,
     ),
@@ -64,18 +62,16 @@ fn names(bridge: &BridgeView, show: bool) -> BridgeNames<'_> {
     BridgeNames { ports: &bridge.ports, tlv: bridge.tables.tlv(), show }
 }
 
-fn trace(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn trace(plane: &mut ControlPlane, args: TraceArgs<'_>) -> Reply {
     let story = || {
-        let args = TraceArgs::parse(args, false)?;
         let subject = subject(plane.switch.instances(), &args)?;
         Ok(trace_text(&subject, Start::Tables))
     };
     Reply::from(story())
 }
 
-fn trace_packet_out(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn trace_packet_out(plane: &mut ControlPlane, args: TraceArgs<'_>) -> Reply {
     let story = || {
-        let args = TraceArgs::parse(args, true)?;
         let subject = subject(plane.switch.instances(), &args)?;
         let actions = packet_out_actions(&subject, &args)?;
         Ok(trace_text(&subject, Start::Actions(&actions)))

@@ -1,8 +1,10 @@
 //! Arguments of `ofproto/trace` and `ofproto/trace-packet-out`: options, a flow of a bridge or of a datapath, a
 //! packet.
 
+use super::Arguments;
 use flow::compose::{DEFAULT_L7_BYTES, Payload};
 use flow::text::{ct_state_flag, format_ct_state};
+use std::ops::RangeInclusive;
 
 /// Maximum payload of a packet with its headers.
 const L7_BYTES_MAX: usize = 64_000;
@@ -43,6 +45,32 @@ pub(super) struct TraceArgs<'a> {
     pub(super) names: bool,
     /// For a packet-out.
     pub(super) actions: &'a str,
+}
+
+/// The arguments of a trace, of a packet-out with its actions.
+#[derive(Clone, Copy)]
+pub(super) struct Traced {
+    pub(super) packet_out: bool,
+}
+
+impl Arguments for Traced {
+    type Value<'a> = TraceArgs<'a>;
+
+    fn usage(&self) -> String {
+        let common = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet]";
+        match self.packet_out {
+            true => format!("[-consistent] {common} actions"),
+            false => common.to_string(),
+        }
+    }
+
+    fn bounds(&self) -> RangeInclusive<usize> {
+        1 + usize::from(self.packet_out)..=64
+    }
+
+    fn parse<'a>(&self, words: &'a [String]) -> Result<TraceArgs<'a>, String> {
+        TraceArgs::parse(words, self.packet_out)
+    }
 }
 
 impl<'a> TraceArgs<'a> {

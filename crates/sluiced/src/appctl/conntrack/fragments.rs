@@ -1,7 +1,7 @@
 //! Reassembly of IP fragments for tracking (`dpctl/ipf-*`).
 
 use super::super::datapath::datapath;
-use super::super::{Command, Reply, command};
+use super::super::{Form, Optional, Reply, Rows, Word, command};
 use super::{invalid, number, unsupported};
 use crate::control_plane::ControlPlane;
 use dpif::{Connections, Fragments, IpFamily};
@@ -9,39 +9,34 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 /// The commands of this module.
-pub(in crate::appctl) const ROWS: &[Command] = &[
-    command(
+pub(in crate::appctl) const ROWS: Rows = &[
+    &command(
         "dpctl/ipf-get-status",
-        "[-m] [dp]",
-        0..=2,
+        Form("[-m] [dp]", 0, 2, asked),
         "show the reassembly of fragments, with -m also the waiting lists",
         show,
     ),
-    command(
+    &command(
         "dpctl/ipf-set-disabled",
-        "[dp] v4|v6",
-        1..=2,
+        (Optional(Word("dp")), Word("v4|v6")),
         "stop the reassembly of IPv4 or IPv6 fragments",
         disable,
     ),
-    command(
+    &command(
         "dpctl/ipf-set-enabled",
-        "[dp] v4|v6",
-        1..=2,
+        (Optional(Word("dp")), Word("v4|v6")),
         "reassemble IPv4 or IPv6 fragments for connection tracking",
         enable,
     ),
-    command(
+    &command(
         "dpctl/ipf-set-max-nfrags",
-        "[dp] maxfrags",
-        1..=2,
+        (Optional(Word("dp")), Word("maxfrags")),
         "set the maximum number of waiting fragments",
         set_maximum,
     ),
-    command(
+    &command(
         "dpctl/ipf-set-min-frag",
-        "[dp] v4|v6 minfragment",
-        2..=3,
+        (Optional(Word("dp")), Word("v4|v6"), Word("minfragment")),
         "set the minimum size of fragments other than the last, in bytes",
         set_minimum,
     ),
@@ -103,47 +98,46 @@ fn shown(fragments: Reassembly<'_>, verbose: bool) -> Text {
 }
 
 /// Answers for the datapath of that name.
-fn answer(plane: &ControlPlane, name: Option<&String>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Reply {
+fn answer(plane: &ControlPlane, name: Option<&str>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Reply {
     let instance = datapath(&plane.switch, name);
     instance.and_then(|i| text(i.datapath.connections().and_then(Connections::fragments))).into()
 }
 
-fn set_enabled(plane: &ControlPlane, args: &[String], enabled: bool) -> Reply {
-    let [name @ .., word] = args else { return Reply::Text(String::new()) };
-    answer(plane, name.first(), |fragments| enabled_set(fragments, word, enabled))
+fn set_enabled(plane: &ControlPlane, (dp, word): (Option<&str>, &str), enabled: bool) -> Reply {
+    answer(plane, dp, |fragments| enabled_set(fragments, word, enabled))
 }
 
 /// `[dp] v4|v6`
-fn enable(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    set_enabled(plane, args, true)
+fn enable(plane: &mut ControlPlane, family: (Option<&str>, &str)) -> Reply {
+    set_enabled(plane, family, true)
 }
 
 /// `[dp] v4|v6`
-fn disable(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    set_enabled(plane, args, false)
+fn disable(plane: &mut ControlPlane, family: (Option<&str>, &str)) -> Reply {
+    set_enabled(plane, family, false)
 }
 
 /// `[dp] v4|v6 minfragment`
-fn set_minimum(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let [name @ .., version, bytes] = args else { return Reply::Text(String::new()) };
-    answer(plane, name.first(), |fragments| minimum_set(fragments, version, bytes))
+fn set_minimum(plane: &mut ControlPlane, (dp, version, bytes): (Option<&str>, &str, &str)) -> Reply {
+    answer(plane, dp, |fragments| minimum_set(fragments, version, bytes))
 }
 
 /// `[dp] maxfrags`
-fn set_maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let [name @ .., word] = args else { return Reply::Text(String::new()) };
-    answer(plane, name.first(), |fragments| maximum_set(fragments, word))
+fn set_maximum(plane: &mut ControlPlane, (dp, word): (Option<&str>, &str)) -> Reply {
+    answer(plane, dp, |fragments| maximum_set(fragments, word))
 }
 
 /// `[-m] [dp]`
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    match super::Words::parse(args, &["-m", "--more"]).and_then(super::Words::no_more) {
-        Ok(words) if words.zone.is_none() => {
-            answer(plane, words.datapath, |fragments| shown(fragments, words.verbose))
-        }
-        Ok(_) => Reply::Error(invalid("fragments have no selection by zone")),
-        Err(e) => Reply::Error(e),
+fn asked(words: &[String]) -> Result<super::Words, String> {
+    let asked = super::Words::parse(words, &["-m", "--more"])?.no_more()?;
+    match asked.zone {
+        None => Ok(asked),
+        Some(_) => Err(invalid("fragments have no selection by zone")),
     }
+}
+
+fn show(plane: &mut ControlPlane, asked: super::Words) -> Reply {
+    answer(plane, asked.datapath.as_deref(), |fragments| shown(fragments, asked.verbose))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Limits of connections per zone. Limits that the database sets cannot be changed by commands.
 
 use super::super::datapath::datapath;
-use super::super::{Command, Reply, command};
+use super::super::{Form, Reply, Rows, command};
 use super::{failed, invalid, number, split_name};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
@@ -9,25 +9,22 @@ use dpif::{Connections, CtLimit, CtZone};
 use std::str::FromStr;
 
 /// The commands of this module.
-pub(in crate::appctl) const ROWS: &[Command] = &[
-    command(
+pub(in crate::appctl) const ROWS: Rows = &[
+    &command(
         "dpctl/ct-del-limits",
-        "[dp] [default] [zone=N[,N]...]",
-        1..=3,
+        Form("[dp] [default] [zone=N[,N]...]", 1, 3, Removed::parse),
         "remove the connection limits of zones, or the default limit",
         remove,
     ),
-    command(
+    &command(
         "dpctl/ct-get-limits",
-        "[dp] [zone=N[,N]...]",
-        0..=2,
+        Form("[dp] [zone=N[,N]...]", 0, 2, Shown::parse),
         "show the connection limits of zones, and their counts",
         show,
     ),
-    command(
+    &command(
         "dpctl/ct-set-limits",
-        "[dp] [default=L] [zone=N,limit=L]...",
-        1..=4096,
+        Form("[dp] [default=L] [zone=N,limit=L]...", 1, 4096, Limits::parse),
         "set the connection limits of zones, or the default limit",
         set,
     ),
@@ -88,10 +85,23 @@ fn show_limit(limit: &CtLimit) -> String {
     }
 }
 
-fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (name, words) = split_name(args);
-    let instance = datapath(&plane.switch, name);
-    instance.and_then(limited).and_then(|tracker| shown(tracker, words)).into()
+/// `[dp] [zone=N[,N]...]`
+struct Shown {
+    datapath: Option<String>,
+    /// Text: a datapath without limits is the first fault.
+    zones: Vec<String>,
+}
+
+impl Shown {
+    fn parse(words: &[String]) -> Result<Shown, String> {
+        let (datapath, zones) = split_name(words);
+        Ok(Shown { datapath, zones: zones.to_vec() })
+    }
+}
+
+fn show(plane: &mut ControlPlane, asked: Shown) -> Reply {
+    let instance = datapath(&plane.switch, asked.datapath.as_deref());
+    instance.and_then(limited).and_then(|tracker| shown(tracker, &asked.zones)).into()
 }
 
 /// `default=L` or `zone=N,limit=L`.
@@ -118,12 +128,22 @@ pub(in crate::appctl) fn limit(word: &str) -> Result<(CtZone, u32), String> {
 }
 
 /// `[dp] [default=L] [zone=N,limit=L]...`
-fn set(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let set = || {
+struct Limits {
+    datapath: Option<String>,
+    limits: Vec<(CtZone, u32)>,
+}
+
+impl Limits {
+    fn parse(words: &[String]) -> Result<Limits, String> {
         // A single argument is no name.
-        let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
-        let limits = words.iter().map(|word| limit(word)).collect::<Result<Vec<_>, _>>()?;
-        let set = changed(datapath(&plane.switch, name)?)?.set_limits(&limits);
+        let (datapath, words) = if words.len() > 1 { split_name(words) } else { (None, words) };
+        Ok(Limits { datapath, limits: words.iter().map(|word| limit(word)).collect::<Result<_, _>>()? })
+    }
+}
+
+fn set(plane: &mut ControlPlane, Limits { datapath: of, limits }: Limits) -> Reply {
+    let set = || {
+        let set = changed(datapath(&plane.switch, of.as_deref())?)?.set_limits(&limits);
         set.map(|()| String::new()).map_err(|e| failed("failed to set conntrack limit", &e))
     };
     set().into()
@@ -145,12 +165,22 @@ pub(in crate::appctl) fn removed(words: &[String]) -> Result<Vec<CtZone>, String
 }
 
 /// `[dp] [default] [zone=N[,N]...]`
-fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
+struct Removed {
+    datapath: Option<String>,
+    zones: Vec<CtZone>,
+}
+
+impl Removed {
+    fn parse(words: &[String]) -> Result<Removed, String> {
+        let is_name = words.len() > 1 && words[0] != DEFAULT;
+        let (datapath, words) = if is_name { split_name(words) } else { (None, words) };
+        Ok(Removed { datapath, zones: removed(words)? })
+    }
+}
+
+fn remove(plane: &mut ControlPlane, Removed { datapath: of, zones }: Removed) -> Reply {
     let remove = || {
-        let is_name = args.len() > 1 && args[0] != DEFAULT;
-        let (name, words) = if is_name { split_name(args) } else { (None, args) };
-        let zones = removed(words)?;
-        let removed = changed(datapath(&plane.switch, name)?)?.remove_limits(&zones);
+        let removed = changed(datapath(&plane.switch, of.as_deref())?)?.remove_limits(&zones);
         removed.map(|()| String::new()).map_err(|e| failed("failed to delete conntrack limit", &e))
     };
     remove().into()

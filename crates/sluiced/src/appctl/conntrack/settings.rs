@@ -1,54 +1,53 @@
 //! Settings of connection trackers: maximum and number of connections, check of TCP sequence numbers, sweep interval.
 
 use super::super::datapath::datapath;
-use super::super::{Command, Reply, command};
+use super::super::{Optional, Reply, Rows, Word, command};
 use super::{failed, invalid, number, unsupported};
 use crate::control_plane::ControlPlane;
 use dpif::{Connections, DpifError};
 
 /// The commands of this module.
-pub(in crate::appctl) const ROWS: &[Command] = &[
-    command(
+pub(in crate::appctl) const ROWS: Rows = &[
+    &command(
         "dpctl/ct-disable-tcp-seq-chk",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "accept TCP packets of any sequence number",
         accept_any_sequence,
     ),
-    command(
+    &command(
         "dpctl/ct-enable-tcp-seq-chk",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "check the sequence numbers of TCP packets",
         check_sequences,
     ),
-    command("dpctl/ct-get-maxconns", "[dp]", 0..=1, "print the maximum number of connections", maximum),
-    command("dpctl/ct-get-nconns", "[dp]", 0..=1, "print the number of connections", count),
-    command(
+    &command(
+        "dpctl/ct-get-maxconns",
+        Optional(Word("dp")),
+        "print the maximum number of connections",
+        maximum,
+    ),
+    &command("dpctl/ct-get-nconns", Optional(Word("dp")), "print the number of connections", count),
+    &command(
         "dpctl/ct-get-sweep-interval",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "print the interval between searches for expired connections, in ms",
         sweep_interval,
     ),
-    command(
+    &command(
         "dpctl/ct-get-tcp-seq-chk",
-        "[dp]",
-        0..=1,
+        Optional(Word("dp")),
         "show whether sequence numbers of TCP are checked",
         sequences_checked,
     ),
-    command(
+    &command(
         "dpctl/ct-set-maxconns",
-        "[dp] maxconns",
-        1..=2,
+        (Optional(Word("dp")), Word("maxconns")),
         "set the maximum number of connections",
         set_maximum,
     ),
-    command(
+    &command(
         "dpctl/ct-set-sweep-interval",
-        "[dp] ms",
-        1..=2,
+        (Optional(Word("dp")), Word("ms")),
         "set the interval between searches for expired connections",
         set_sweep_interval,
     ),
@@ -106,52 +105,42 @@ fn sweep_set(tracker: Tracker<'_>, word: &str) -> Text {
 }
 
 /// Answers for the datapath of that name.
-fn answer(plane: &ControlPlane, name: Option<&String>, text: impl FnOnce(Tracker<'_>) -> Text) -> Reply {
+fn answer(plane: &ControlPlane, name: Option<&str>, text: impl FnOnce(Tracker<'_>) -> Text) -> Reply {
     datapath(&plane.switch, name).and_then(|instance| text(instance.datapath.connections())).into()
 }
 
-/// The name before the last argument, and that.
-fn last(args: &[String]) -> (Option<&String>, &str) {
-    match args {
-        [name @ .., last] => (name.first(), last),
-        [] => (None, ""),
-    }
+fn count(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, counted)
 }
 
-fn count(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), counted)
-}
-
-fn maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), maximum_shown)
+fn maximum(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, maximum_shown)
 }
 
 /// `[dp] maxconns`
-fn set_maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (name, word) = last(args);
-    answer(plane, name, |tracker| maximum_set(tracker, word))
+fn set_maximum(plane: &mut ControlPlane, (dp, word): (Option<&str>, &str)) -> Reply {
+    answer(plane, dp, |tracker| maximum_set(tracker, word))
 }
 
-fn check_sequences(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), |tracker| check_set(tracker, true))
+fn check_sequences(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, |tracker| check_set(tracker, true))
 }
 
-fn accept_any_sequence(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), |tracker| check_set(tracker, false))
+fn accept_any_sequence(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, |tracker| check_set(tracker, false))
 }
 
-fn sequences_checked(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), check_shown)
+fn sequences_checked(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, check_shown)
 }
 
-fn sweep_interval(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    answer(plane, args.first(), sweep_shown)
+fn sweep_interval(plane: &mut ControlPlane, dp: Option<&str>) -> Reply {
+    answer(plane, dp, sweep_shown)
 }
 
 /// `[dp] ms`
-fn set_sweep_interval(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let (name, word) = last(args);
-    answer(plane, name, |tracker| sweep_set(tracker, word))
+fn set_sweep_interval(plane: &mut ControlPlane, (dp, word): (Option<&str>, &str)) -> Reply {
+    answer(plane, dp, |tracker| sweep_set(tracker, word))
 }
 
 #[cfg(test)]
@@ -204,13 +193,5 @@ mod tests {
         let why = "nconns could not be retrieved (Operation not supported)";
         assert_eq!(counted(Some(&plain)), Err(why.to_string()));
         assert_eq!(counted(None), Ok("0\n".to_string()));
-    }
-
-    #[test]
-    fn the_last_word_is_the_value() {
-        let args = ["dp".to_string(), "7".to_string()];
-        assert_eq!(last(&args), (Some(&args[0]), "7"));
-        assert_eq!(last(&args[1..]), (None, "7"));
-        assert_eq!(last(&[]), (None, ""));
     }
 }

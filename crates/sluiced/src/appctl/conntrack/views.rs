@@ -1,6 +1,6 @@
 //! Buckets of the table of connections, and expectations of helpers.
 
-use super::super::{Command, Reply, command};
+use super::super::{Form, Reply, Rows, command};
 use super::{Words, failed, invalid, later, number, split_name};
 use crate::control_plane::ControlPlane;
 use dpif::text::write_expectation;
@@ -9,18 +9,16 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 /// The commands of this module.
-pub(in crate::appctl) const ROWS: &[Command] = &[
-    command(
+pub(in crate::appctl) const ROWS: Rows = &[
+    &command(
         "dpctl/ct-bkts",
-        "[dp] [gt=N]",
-        0..=2,
+        Form("[dp] [gt=N]", 0, 2, Crowded::parse),
         "show the number of connections in each bucket of the table",
         buckets,
     ),
-    command(
+    &command(
         "dpctl/dump-conntrack-exp",
-        "[dp] [zone=N]",
-        0..=2,
+        Form("[dp] [zone=N]", 0, 2, |words| Words::parse(words, &[])?.no_more()),
         "list the connections that helpers expect",
         expectations,
     ),
@@ -58,22 +56,30 @@ fn buckets_shown(tracker: &dyn Connections, threshold: u32) -> Result<String, St
     Ok(out)
 }
 
-/// `[dp] [gt=N]`
-fn buckets(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let begin = || {
-        let (name, words) = split_name(args);
+/// `[dp] [gt=N]`: buckets with more connections.
+struct Crowded {
+    datapath: Option<String>,
+    threshold: u16,
+}
+
+impl Crowded {
+    fn parse(words: &[String]) -> Result<Crowded, String> {
+        let (datapath, words) = split_name(words);
         let mut threshold = 0;
         for word in words {
             let text =
                 word.strip_prefix("gt=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
             threshold = number::<u16>(text).ok_or_else(|| invalid("failed to parse threshold"))?;
         }
-        Ok(later(plane, name, NO_BUCKETS, move |tracker, _| {
-            let tracker = tracker.0.connections();
-            tracker.map_or(Ok(NO_BUCKETS.to_string()), |t| buckets_shown(t, threshold.into()))
-        }))
-    };
-    Reply::or_error(begin())
+        Ok(Crowded { datapath, threshold })
+    }
+}
+
+fn buckets(plane: &mut ControlPlane, Crowded { datapath, threshold }: Crowded) -> Reply {
+    later(plane, datapath.as_deref(), NO_BUCKETS, move |tracker, _| {
+        let tracker = tracker.0.connections();
+        tracker.map_or(Ok(NO_BUCKETS.to_string()), |t| buckets_shown(t, threshold.into()))
+    })
 }
 
 /// The reply to `dpctl/dump-conntrack-exp`.
@@ -94,16 +100,11 @@ fn expectations_shown(
 }
 
 /// `[dp] [zone=N]`
-fn expectations(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    let begin = || {
-        let words = Words::parse(args, &[])?.no_more()?;
-        let zone = words.zone;
-        Ok(later(plane, words.datapath, "", move |tracker, requester| {
-            let wanted = || requester.waits();
-            tracker.0.connections().map_or(Ok(String::new()), |t| expectations_shown(t, zone, &wanted))
-        }))
-    };
-    Reply::or_error(begin())
+fn expectations(plane: &mut ControlPlane, Words { datapath, zone, .. }: Words) -> Reply {
+    later(plane, datapath.as_deref(), "", move |tracker, requester| {
+        let wanted = || requester.waits();
+        tracker.0.connections().map_or(Ok(String::new()), |t| expectations_shown(t, zone, &wanted))
+    })
 }
 
 #[cfg(test)]
