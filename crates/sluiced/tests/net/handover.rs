@@ -186,7 +186,7 @@ fn no_packet_is_lost_at_full_rate_in_two_hundred_handovers() {
 
 /// A program in the place of a successor: passes messages between the running process and the true successor, and stops after
 /// a number of them, perhaps in the middle of one; the true one is killed with it. Or it passes all, as a process of another
-/// version would send them: `newer` ones have lines and fields that nobody knows, `older` ones lack sections.
+/// version would send them: `newer` ones have unknown lines, `older` ones lack sections.
 const RELAY: &str = r#"#!/usr/bin/env python3
 import os, select, socket, subprocess, sys
 words = open(os.path.join(os.environ["OVS_RUNDIR"], "relay")).read().split()
@@ -202,6 +202,7 @@ def changed(text):
     return text
 old = socket.socket(fileno=os.dup(0))
 new, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.setblocking(False)
 program = "SLUICED"
 child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", program] + sys.argv[1:], stdin=end,
                          env=dict(os.environ, SLUICED_SUCCEEDS=str(os.getpid())))
