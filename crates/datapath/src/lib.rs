@@ -31,6 +31,7 @@ mod pmd;
 mod ports;
 mod process;
 mod repeats;
+mod samples;
 mod shared;
 mod stages;
 mod tuning;

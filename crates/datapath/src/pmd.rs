@@ -15,9 +15,12 @@ use crate::megaflow::MegaflowTable;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
 use crate::repeats::Repeats;
+use crate::samples::LocalSamples;
 use crate::shared::DpShared;
 use crate::tuning::PmdTuning;
-use dpif::{DpifError, DropReason, DropSampling, DroppedPacket, Drops, PmdId, PmdStats, PortStats};
+use dpif::{
+    DpifError, DropReason, DropSampling, DroppedPacket, Drops, PmdId, PmdStats, PortStats, SampledPacket,
+};
 use flow::DpPort;
 use packet::PacketPool;
 use std::sync::Arc;
@@ -116,6 +119,7 @@ impl Pmd {
             now_us: 0,
             random: config.hash_seed ^ which,
             numbers: 0,
+            probability: u32::MAX,
             sample_seed: split_mix(&mut { config.hash_seed ^ which }),
             // Cores count from distant start values, so that flow names never collide.
             ufids: which << 48,
@@ -228,6 +232,24 @@ impl Pmd {
     /// Takes the samples since the last call, and the number of drops that have none.
     pub fn take_drops(&mut self, now_us: u64) -> (Vec<DroppedPacket>, u64) {
         self.exec.ports.sampler.as_mut().map(|sampler| sampler.take(now_us)).unwrap_or_default()
+    }
+
+    /// Starts, changes or ends the samples of `psample`, each with that many first bytes. Nothing for an equal setting.
+    pub fn sample_locally(&mut self, packet_bytes: Option<usize>) {
+        let samples = &mut self.exec.ports.samples;
+        if samples.as_ref().map(|s| s.packet_bytes()) != packet_bytes {
+            *samples = packet_bytes.map(|bytes| Box::new(LocalSamples::new(bytes)));
+        }
+    }
+
+    /// Whether it keeps the samples of `psample`.
+    pub fn samples_locally(&self) -> bool {
+        self.exec.ports.samples.is_some()
+    }
+
+    /// Takes the samples of `psample` since the last call, and the number of lost ones.
+    pub fn take_samples(&mut self) -> (Vec<SampledPacket>, u64) {
+        self.exec.ports.samples.as_mut().map(|samples| samples.take()).unwrap_or_default()
     }
 
     /// The packet ledger.

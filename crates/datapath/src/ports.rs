@@ -2,6 +2,7 @@
 
 use crate::drops::{Sampler, cause};
 use crate::ledger::Ledger;
+use crate::samples::LocalSamples;
 use dpif::{DpifError, DropCause, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
 use flow::{DpPort, FlowKey};
 use packet::{Packet, PacketBatch, PacketPool};
@@ -46,6 +47,8 @@ pub(crate) struct Ports {
     pub(crate) ledger: Ledger,
     /// Samples of dropped packets, if somebody wants them.
     pub(crate) sampler: Option<Box<Sampler>>,
+    /// Packets sampled by `psample`, if a reader wants them.
+    pub(crate) samples: Option<Box<LocalSamples>>,
 }
 
 impl Ports {
@@ -58,6 +61,7 @@ impl Ports {
             of_no_port: Drops::default(),
             ledger: Ledger::default(),
             sampler: None,
+            samples: None,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::drops;
 use super::offload::{CoreOffload, Kind};
+use super::samples;
 use datapath::{Pmd, PmdIo};
 use dpif::{DpAction, DpifOp, OpResult, ReplySink};
 use flow::Ufid;
@@ -32,8 +33,10 @@ pub(crate) fn apply(
 ) -> Applied {
     let notes = offload.note(&mut ops);
     drops::report(core);
+    samples::report(core);
     let results = execute(core, ops, now_us, io);
     drops::report(core);
+    samples::report(core);
     let kinds = notes.map(|notes| offload.executed(core, notes, &results));
     Applied { results, kinds }
 }

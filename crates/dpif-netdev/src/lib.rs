@@ -30,6 +30,7 @@ mod ports;
 mod provider;
 mod queues;
 mod replan;
+mod samples;
 mod scheduler;
 mod shaping;
 mod slices;

@@ -11,6 +11,7 @@ use super::offload::CoreOffload;
 use super::plan::QueueId;
 use super::pmd::{ThreadIo, TxSide};
 use super::queues::{Rx, counted};
+use super::samples;
 use super::watch::QueueWatch;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, InlineHandler, OpBatch};
@@ -147,6 +148,7 @@ impl MainCore {
                 worked = true;
                 let port = rx.port;
                 drops::report(&mut s.core);
+                samples::report(&mut s.core);
                 s.core.process_batch(port, &mut s.batch, sys::clock::monotonic_us(), &mut s.io);
                 self.finish(s);
             }
@@ -175,6 +177,7 @@ impl MainCore {
         loop {
             s.core.flush_output(&mut s.io);
             drops::report(&mut s.core);
+            samples::report(&mut s.core);
             let upcalls = s.io.take_upcalls();
             if upcalls.is_empty() {
                 return;

@@ -21,6 +21,7 @@ use super::offload::CoreOffload;
 use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::queues::{Rx, RxSet, counted};
+use super::samples;
 use super::slices::{PortRemoval, Slices};
 use super::upcall_queues::PortQueues;
 use super::wakeups::Wakeups;
@@ -131,6 +132,7 @@ impl PmdThread {
                 self.core.tick(sys::clock::monotonic_us_at(now_us));
                 self.core.flush_output(&mut self.io);
                 drops::report(&mut self.core);
+                samples::report(&mut self.core);
                 self.remember(now_us);
                 self.rx.settle(now_us);
                 self.next_tick_us = now_us + 1_000_000;
@@ -181,9 +183,11 @@ impl PmdThread {
             self.now_us = sys::clock::machine_us();
             let now_us = sys::clock::monotonic_us_at(self.now_us);
             drops::report(&mut self.core);
+            samples::report(&mut self.core);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             self.core.flush_output(&mut self.io);
             drops::report(&mut self.core);
+            samples::report(&mut self.core);
             let cycles = self.cycles.charge(true);
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);

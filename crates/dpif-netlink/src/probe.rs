@@ -10,7 +10,6 @@ use dpif::{
     CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange,
     QueuePriority, TimeoutNames,
 };
-use flow::nlattr::AttrWriter;
 use flow::nlkey::KeyLimits;
 use flow::{OfPort, Ufid};
 use netlink::Ovs;
@@ -73,9 +72,8 @@ const TRIAL_KEY: &str = "in_port(0),eth_type(0x88b5)";
 const TRIAL_KEY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
 /// Such a key for IPv6.
 const TRIAL_KEY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
-/// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, which have no text form yet.
+/// `OVS_ACTION_ATTR_ADD_MPLS`, whose trial entry has a form that text lacks.
 const ADD_MPLS: u16 = 22;
-const PSAMPLE: u16 = 25;
 
 /// The kernel datapath under test.
 struct Trial<'a> {
@@ -200,22 +198,15 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         clone: trial.actions("clone(0),0"),
         max_hash_algorithm: u8::from(trial.actions("hash(sym_l4(0))")),
         check_pkt_len: trial.actions("check_pkt_len(size=100,gt(0),le(0))"),
-        // An entry of zeros with EtherType 0x8847; a group with number 1.
+        // An entry of zeros with EtherType 0x8847.
         add_mpls: foreign(ADD_MPLS, &[0, 0, 0, 0, 0x88, 0x47, 0, 0]),
-        psample: foreign(PSAMPLE, &group(1)),
+        psample: trial.actions("psample(group=1)"),
         ct,
         queues: QueuePriority::ClassHandle,
         packet_types: false,
         key_limits: Some(limits),
     };
     Found { can, limits }
-}
-
-/// `OVS_PSAMPLE_ATTR_GROUP`.
-fn group(number: u32) -> Vec<u8> {
-    let mut out = AttrWriter::new();
-    out.u32(1, number);
-    out.finish().unwrap_or_default()
 }
 
 /// The processors of the machine.

@@ -22,6 +22,7 @@ mod port;
 pub mod port_types;
 mod provider;
 pub mod qos;
+mod sampled;
 pub mod slow_path;
 mod stats;
 pub mod testing;
@@ -61,6 +62,7 @@ pub use provider::{
     BondBalancer, InlineHandler, LookupMasks, PmdThreads, Provider, Shaping, UpcallReceiver, UpcallSockets,
     UserspaceTunnels, Waker, usual_revalidators,
 };
+pub use sampled::SampledPacket;
 pub use slow_path::SlowReason;
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use threads::{

@@ -385,7 +385,7 @@ impl Capabilities {
         max_hash_algorithm: 1,
         check_pkt_len: true,
         add_mpls: true,
-        psample: false,
+        psample: true,
         ct: CtCapabilities::ALL,
         queues: QueuePriority::Number,
         packet_types: true,

@@ -58,8 +58,10 @@ pub struct Sampling {
     pub sflow: Option<u32>,
     /// Samples of all packets for IPFIX.
     pub ipfix: Option<BridgeIpfix>,
-    /// Whether the action `sample` has collectors.
+    /// Whether the action `sample` has collectors of IPFIX.
     pub flows: bool,
+    /// Groups of local readers (`psample`), by the number of the set of collectors in the action `sample`.
+    pub local_groups: BTreeMap<u32, u32>,
     /// A flow that only samples ends with a drop that is counted.
     pub explicit_drops: bool,
     /// The bridge's ports by their datapath numbers.
@@ -120,7 +122,8 @@ pub fn is_sampling(action: &DpAction) -> bool {
     if let DpAction::Sample(Sample { actions, .. }) = action {
         return actions.last().is_some_and(is_sampling);
     }
-    matches!(action, DpAction::Userspace(Userspace(cookie)) if cookie.is_sample())
+    matches!(action, DpAction::Psample(_))
+        || matches!(action, DpAction::Userspace(Userspace(cookie)) if cookie.is_sample())
 }
 
 /// The ports to which actions send a packet: their number, and the last one.

@@ -21,11 +21,12 @@ pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 
 use dpif::{
-    DpifError, DpifOp, DropSampling, DroppedPacket, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind,
+    DpifError, DpifOp, DropSampling, DroppedPacket, Execute, FlowPut, OpResult, PutMode, SampledPacket,
+    Upcall, UpcallKind,
 };
 use flow::DpPort;
 use ring::Details;
-use upcall_events::{Dropped, Stage, Why};
+use upcall_events::{Dropped, Sampled, Stage, Why};
 
 /// Fields common to all events.
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +235,27 @@ pub fn dropped(packets: impl IntoIterator<Item = DroppedPacket>, unsampled: u64)
         key: key.map_or_else(Vec::new, |key| ring::key_bytes(&key)),
     });
     ring::dropped(records, unsampled);
+}
+
+/// First bytes of packets sampled by `psample` that a listener wants; `None`: no packets.
+#[inline(always)]
+pub fn samples_wanted() -> Option<usize> {
+    ring::samples_wanted()
+}
+
+/// Packets were sampled by `psample`; `lost` more found no room.
+pub fn sampled(packets: Vec<SampledPacket>, lost: u64) {
+    let time_ns = sys::clock::machine_ns();
+    let records = packets.into_iter().map(|packet| Sampled {
+        time_ns,
+        group: packet.group,
+        probability: packet.probability,
+        port: packet.in_port.0,
+        packet_bytes: packet.bytes as u32,
+        cookie: packet.cookie.into_vec(),
+        packet: packet.packet,
+    });
+    ring::sampled(records, lost);
 }
 
 /// The error of an operation, as an errno for tracers.

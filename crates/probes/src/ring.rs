@@ -8,12 +8,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use sync::{AtomicU64, AtomicUsize, BoundedQueue, Mutex, Ordering, lock};
-use upcall_events::{Dropped, Event, Stage};
+use upcall_events::{Dropped, Event, Sampled, Stage};
 
 /// Events of a thread that may wait.
 const EVENTS_PER_THREAD: usize = 16_384;
 /// Dropped packets of a thread that may wait.
 const DROPS_PER_THREAD: usize = 2048;
+/// Packets sampled by `psample` of a thread that may wait.
+const SAMPLES_PER_THREAD: usize = 16_384;
 /// Bytes of packets and keys of a thread that may wait.
 const BYTES_PER_THREAD: usize = 8 << 20;
 /// One in this many events is timed, to measure the cost of reporting.
@@ -32,6 +34,8 @@ pub struct Wanted {
     pub(super) stages: u16,
     /// Dropped packets of each cause, second and thread.
     pub(super) drops: u32,
+    /// Whether it wants packets sampled by `psample`.
+    pub(super) samples: bool,
 }
 
 /// Fields of an event beyond [`About`].
@@ -52,6 +56,8 @@ pub(super) struct Reporter {
     wanted: Wanted,
     queue: BoundedQueue<Event>,
     drops: BoundedQueue<Dropped>,
+    samples: BoundedQueue<Sampled>,
+    samples_lost: AtomicU64,
     unsampled: AtomicU64,
     queued_bytes: AtomicUsize,
     lost: [AtomicU64; Stage::ALL.len()],
@@ -71,6 +77,8 @@ struct Session {
 static ON: AtomicU64 = AtomicU64::new(0);
 /// Samples of dropped packets that the listener wants: their number in the upper half, bytes in the lower one; 0: none.
 static DROPS: AtomicU64 = AtomicU64::new(0);
+/// First bytes of packets sampled by `psample` that the listener wants, plus one; 0: none.
+static SAMPLES: AtomicU64 = AtomicU64::new(0);
 /// Locked by a thread once per session, at its first event.
 static SESSION: Mutex<Session> = Mutex::new(Session { number: 0, wanted: None, reporters: Vec::new() });
 /// Ports of all datapaths.
@@ -103,6 +111,28 @@ pub(super) fn drops_wanted() -> Option<DropSampling> {
     let wanted = DROPS.load(Ordering::Relaxed);
     let (packet_bytes, per_second) = ((wanted & 0xffff_ffff) as usize, (wanted >> 32) as u32);
     (wanted != 0).then_some(DropSampling { packet_bytes, per_second })
+}
+
+/// First bytes of packets sampled by `psample` that the listener wants; `None`: no packets.
+#[inline(always)]
+pub(super) fn samples_wanted() -> Option<usize> {
+    (SAMPLES.load(Ordering::Relaxed) as usize).checked_sub(1)
+}
+
+/// Queues packets sampled by `psample`, and counts lost ones.
+#[cold]
+pub(super) fn sampled(packets: impl Iterator<Item = Sampled>, already_lost: u64) {
+    let Some(writer) = mine() else { return };
+    let mut lost = already_lost;
+    for packet in packets {
+        let bytes = packet.packet.len();
+        let queued = writer.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if queued + bytes > BYTES_PER_THREAD || writer.samples.push(packet).is_err() {
+            writer.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            lost += 1;
+        }
+    }
+    writer.samples_lost.fetch_add(lost, Ordering::Relaxed);
 }
 
 /// Queues dropped packets, and counts those without a sample.
@@ -196,6 +226,8 @@ impl Reporter {
             wanted,
             queue: BoundedQueue::new(EVENTS_PER_THREAD),
             drops: BoundedQueue::new(DROPS_PER_THREAD),
+            samples: BoundedQueue::new(if wanted.samples { SAMPLES_PER_THREAD } else { 1 }),
+            samples_lost: AtomicU64::new(0),
             unsampled: AtomicU64::new(0),
             queued_bytes: AtomicUsize::new(0),
             lost: Default::default(),
@@ -230,6 +262,18 @@ impl Reporter {
         Some(packet)
     }
 
+    /// The oldest packet sampled by `psample` that waits.
+    pub(super) fn pop_sampled(&self) -> Option<Sampled> {
+        let packet = self.samples.pop()?;
+        self.queued_bytes.fetch_sub(packet.packet.len(), Ordering::Relaxed);
+        Some(packet)
+    }
+
+    /// Packets sampled by `psample` that were lost since the last call.
+    pub(super) fn take_samples_lost(&self) -> u64 {
+        self.samples_lost.swap(0, Ordering::Relaxed)
+    }
+
     /// Dropped packets without a sample since the last call.
     pub(super) fn take_unsampled(&self) -> u64 {
         self.unsampled.swap(0, Ordering::Relaxed)
@@ -261,6 +305,7 @@ pub(super) fn begin(wanted: Wanted) {
     let wants_drops = wanted.drops != 0;
     let drops = u64::from(wanted.drops) << 32 | wanted.packet_bytes as u64;
     DROPS.store(if wants_drops { drops } else { 0 }, Ordering::Release);
+    SAMPLES.store(if wanted.samples { wanted.packet_bytes as u64 + 1 } else { 0 }, Ordering::Release);
     ON.store(session.number, Ordering::Release);
 }
 
@@ -276,13 +321,17 @@ pub(super) fn end() {
 pub(super) fn pause() {
     ON.store(0, Ordering::Release);
     DROPS.store(0, Ordering::Release);
+    SAMPLES.store(0, Ordering::Release);
 }
 
 /// The reporting threads. An ended thread without queued events is returned once more, and then removed.
 pub(super) fn reporters() -> Vec<Arc<Reporter>> {
     let session = &mut *lock(&SESSION);
     let all = session.reporters.clone();
-    session.reporters.retain(|t| Arc::weak_count(t) > 0 || !t.queue.is_empty() || !t.drops.is_empty());
+    session.reporters.retain(|t| {
+        let waits = !t.queue.is_empty() || !t.drops.is_empty() || !t.samples.is_empty();
+        Arc::weak_count(t) > 0 || waits
+    });
     all
 }
 

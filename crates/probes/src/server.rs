@@ -87,7 +87,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// Parses a listener's request.
 pub fn parse_request(line: &str) -> Result<Wanted, String> {
-    let mut wanted = Wanted { packet_bytes: 0, key_bytes: 0, stages: 0, drops: 0 };
+    let mut wanted = Wanted { packet_bytes: 0, key_bytes: 0, stages: 0, drops: 0, samples: false };
     let mut has_stages = false;
     for word in line.split_ascii_whitespace() {
         let (name, value) =
@@ -108,10 +108,12 @@ pub fn parse_request(line: &str) -> Result<Wanted, String> {
                 let bad = || format!("drops: `{value}` is not a number from 1 to {DROPS_MAX}");
                 wanted.drops = number.ok_or_else(bad)?;
             }
-            _ => return Err(format!("`{name}`: there are snap, key, stages and drops")),
+            "samples" if value == "all" => wanted.samples = true,
+            "samples" => return Err(format!("samples: `{value}` is not all")),
+            _ => return Err(format!("`{name}`: there are snap, key, stages, drops and samples")),
         }
     }
-    if has_stages || wanted.drops != 0 {
+    if has_stages || wanted.drops != 0 || wanted.samples {
         Ok(wanted)
     } else {
         Err("stages are missing, as in stages=all".to_string())
@@ -340,6 +342,15 @@ impl Client {
             {
                 Record::Dropped(dropped).encode(&mut self.out);
             }
+            while !self.is_full()
+                && let Some(sampled) = teller.pop_sampled()
+            {
+                Record::Sampled(sampled).encode(&mut self.out);
+            }
+        }
+        let packets = reporters.iter().map(|t| t.take_samples_lost()).sum();
+        if packets > 0 {
+            Record::SamplesLost { packets }.encode(&mut self.out);
         }
         let packets = reporters.iter().map(|t| t.take_unsampled()).sum();
         if packets > 0 {

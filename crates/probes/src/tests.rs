@@ -92,8 +92,10 @@ fn requests_are_read_or_refused_with_the_reason() {
     check("snap=64", Err("stages are missing, as in stages=all"));
     check("snap=-1 stages=all", Err("snap: `-1` is not a number of bytes"));
     check("hello", Err("`hello`: expected NAME=VALUE, as in snap=64"));
-    check("size=3", Err("`size`: there are snap, key, stages and drops"));
+    check("size=3", Err("`size`: there are snap, key, stages, drops and samples"));
     check("snap=64 drops=10", Ok((64, 0, 0)));
+    check("snap=64 samples=all", Ok((64, 0, 0)));
+    check("samples=3", Err("samples: `3` is not all"));
     check("drops=0", Err("drops: `0` is not a number from 1 to 100000"));
     let unknown = "stages: `lunch` is none; there are all, none, miss, enqueued, refused, received, translated, put-sent, \
                    execute-sent, put-done, executed, on-wire";
@@ -130,6 +132,43 @@ fn dropped_packets_reach_a_listener_that_wants_them() {
     let first = &packets[0];
     assert_eq!((&*first.reason, &*first.kernel, first.port), ("meter", "OVS_DROP_METER", 77_003));
     assert_eq!((&first.packet[..], first.key.len(), first.packet_bytes), (&[1, 2][..], 8, 90));
+}
+
+#[test]
+fn sampled_packets_reach_a_reader_and_lost_ones_are_counted() {
+    let mut rig = rig();
+    assert_eq!(samples_wanted(), None);
+    let mut stream = listen(&rig.path, "snap=4 samples=all\n");
+    assert_eq!((samples_wanted(), drops_wanted()), (Some(4), None));
+    let packet = |n: u32| SampledPacket {
+        group: n,
+        cookie: [0, 0, 0, 1, 0, 0, 0, 2].into(),
+        probability: 9,
+        in_port: DpPort(77_004),
+        bytes: 90,
+        packet: vec![1, 2],
+    };
+    sampled(vec![packet(5), packet(6)], 7);
+    // More than wait for a slow reader.
+    sampled((0..20_000).map(packet).collect(), 0);
+    let (mut packets, mut lost) = (Vec::new(), 0);
+    while packets.len() as u64 + lost < 20_009 {
+        let last = |record: &Record| matches!(record, Record::Sampled(_) | Record::SamplesLost { .. });
+        for record in stream.records(last) {
+            match record {
+                Record::Sampled(sampled) => packets.push(sampled),
+                Record::SamplesLost { packets } => lost += packets,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(packets.len() as u64 + lost, 20_009);
+    drop(rig.socket.take());
+    assert_eq!(samples_wanted(), None);
+    assert!(lost > 7, "{lost}");
+    let first = &packets[0];
+    assert_eq!((first.group, first.probability, first.port, first.packet_bytes), (5, 9, 77_004, 90));
+    assert_eq!((&first.packet[..], &first.cookie[..]), (&[1, 2][..], &[0, 0, 0, 1, 0, 0, 0, 2][..]));
 }
 
 #[test]

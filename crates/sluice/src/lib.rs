@@ -22,6 +22,7 @@ mod manual;
 mod ofctl;
 mod pki;
 mod remote;
+mod sample;
 mod save;
 mod status;
 mod status_model;
@@ -75,6 +76,8 @@ enum Command {
     Web(web::Options),
     /// Show which ports drop packets, and why
     Drops(drops::Options),
+    /// Show the packets that the action `sample` selects for local readers
+    Sample(sample::Options),
     /// Write rules, groups, meters and mappings of tunnel metadata of bridges into a file
     Save(save::SaveOptions),
     /// Replace those of bridges by the ones of a file; exit code 1 if the switch refuses a part
@@ -150,6 +153,7 @@ pub fn main() -> ExitCode {
         Command::Top(options) => top::main(&options),
         Command::Web(options) => web::main(&options),
         Command::Drops(options) => drops::main(&options),
+        Command::Sample(options) => sample::main(&options),
         Command::Save(options) => save::save_main(&options),
         Command::Restore(options) => save::restore_main(&options),
         Command::Ctl(options) => ctl::main(&options),

@@ -5,7 +5,7 @@
 //! next capture removes those of a guard that was killed as well.
 
 mod dropped;
-mod pcapng;
+pub(crate) mod pcapng;
 
 use std::ffi::OsString;
 use std::io::Read as _;

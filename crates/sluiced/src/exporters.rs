@@ -38,6 +38,8 @@ pub(crate) struct Export {
     pub(crate) ipfix: Option<IpfixConfig>,
     /// Sets of collectors of the action `sample`.
     pub(crate) sets: BTreeMap<u32, IpfixConfig>,
+    /// Groups of local readers of the action `sample`, by the number of their set.
+    pub(crate) local_groups: BTreeMap<u32, u32>,
     /// `explicit-sampled-drops`.
     pub(crate) explicit_drops: bool,
     /// The bridge's datapath id.
@@ -118,7 +120,8 @@ impl Export {
 
     /// Whether no packet is sampled.
     fn samples_nothing(&self) -> bool {
-        self.sflow.is_none() && self.ipfix.is_none() && self.sets.is_empty()
+        let has_sets = !self.sets.is_empty() || !self.local_groups.is_empty();
+        self.sflow.is_none() && self.ipfix.is_none() && !has_sets
     }
 
     /// The sampling that translations read, without ports.
@@ -133,6 +136,7 @@ impl Export {
             sflow,
             ipfix,
             flows: self.ipfix.is_some() || !self.sets.is_empty(),
+            local_groups: self.local_groups.clone(),
             explicit_drops: self.explicit_drops,
             ports: BTreeMap::new(),
             counters: counters.clone(),
@@ -203,6 +207,11 @@ impl Exporters {
     pub(crate) fn sampling(&self, bridge: BridgeId) -> Option<Sampling> {
         let bridge = self.bridges.get(&bridge).filter(|b| !b.export.samples_nothing());
         bridge.map(|b| b.export.sampling(&b.counters))
+    }
+
+    /// The groups of local readers of a bridge.
+    pub(crate) fn local_groups(&self, bridge: BridgeId) -> Option<&BTreeMap<u32, u32>> {
+        Some(&self.bridges.get(&bridge)?.export.local_groups)
     }
 
     /// The exporter of NetFlow of a bridge.

@@ -198,7 +198,12 @@ impl Gathered {
                 }
             }
             Record::Event(event) if !self.full() => self.event(event),
-            Record::Event(_) | Record::Dropped(_) | Record::Unsampled { .. } | Record::End => {}
+            Record::Event(_)
+            | Record::Dropped(_)
+            | Record::Unsampled { .. }
+            | Record::Sampled(_)
+            | Record::SamplesLost { .. }
+            | Record::End => {}
             Record::Lost { stage, events } => {
                 let lost = &mut self.lost[*stage as usize];
                 *lost = lost.saturating_add(*events);

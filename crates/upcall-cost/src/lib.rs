@@ -33,7 +33,7 @@ use report::Report;
 pub use options::Options;
 pub use run::run;
 pub use source::{Capture, Polled, Source};
-pub use upcall_events::{Dropped, Record};
+pub use upcall_events::{Dropped, Record, Sampled};
 
 /// A recording with all that was found out about it.
 pub struct Analysed {

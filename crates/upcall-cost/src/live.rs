@@ -25,6 +25,8 @@ pub fn line(record: &Record, gathered: &Gathered) -> Option<String> {
         | Record::Overhead { .. }
         | Record::Dropped(_)
         | Record::Unsampled { .. }
+        | Record::Sampled(_)
+        | Record::SamplesLost { .. }
         | Record::End => None,
     }
 }

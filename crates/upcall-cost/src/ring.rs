@@ -97,6 +97,14 @@ impl Ring {
         Ring::request(capture, &format!("stages=none drops={per_second}"))
     }
 
+    /// Connects, for the packets that the action `psample` samples.
+    ///
+    /// # Errors
+    /// No daemon, several, or one that does not take the request.
+    pub fn open_samples(capture: &Capture) -> Result<Self> {
+        Ring::request(capture, "stages=none samples=all")
+    }
+
     fn request(capture: &Capture, wanted: &str) -> Result<Self> {
         let (path, mut stream) = connect(capture)?;
         let request = format!("snap={} key={} {wanted}\n", capture.packet_bytes, capture.key_bytes);

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::{Dropped, Event, Record, Stage, Why};
+use crate::{Dropped, Event, Record, Sampled, Stage, Why};
 
 /// First bytes of a stream. The first is not ASCII, and the line ends reveal a file copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89UPC\r\n\x1a\n";
@@ -22,6 +22,8 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 pub const PACKET_BYTES_MAX: usize = 16 * 1024;
 /// Maximum bytes of a name in a record.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Maximum bytes of a cookie in a record (`OVS_PSAMPLE_COOKIE_MAX_SIZE`).
+pub const COOKIE_BYTES_MAX: usize = 16;
 
 /// Maximum length of a length field, for [`FRAME_BYTES_MAX`].
 const LENGTH_BYTES_MAX: usize = 3;
@@ -36,6 +38,8 @@ const TAG_OVERHEAD: u8 = 7;
 const TAG_END: u8 = 8;
 const TAG_DROPPED: u8 = 9;
 const TAG_UNSAMPLED: u8 = 10;
+const TAG_SAMPLED: u8 = 11;
+const TAG_SAMPLES_LOST: u8 = 12;
 
 /// Flags of an event: presence of optional fields.
 const HAS_UPCALL: u8 = 1;
@@ -177,6 +181,11 @@ impl Record {
                 out.push(TAG_UNSAMPLED);
                 put_varint(out, *packets);
             }
+            Record::Sampled(sampled) => encode_sampled(sampled, out),
+            Record::SamplesLost { packets } => {
+                out.push(TAG_SAMPLES_LOST);
+                put_varint(out, *packets);
+            }
             Record::End => out.push(TAG_END),
         }
     }
@@ -222,6 +231,16 @@ fn encode_dropped(dropped: &Dropped, out: &mut Vec<u8>) {
     for bytes in [&dropped.packet, &dropped.key] {
         put_bytes(out, &bytes[..bytes.len().min(PACKET_BYTES_MAX)]);
     }
+}
+
+fn encode_sampled(sampled: &Sampled, out: &mut Vec<u8>) {
+    out.push(TAG_SAMPLED);
+    put_varint(out, sampled.time_ns);
+    for number in [sampled.group, sampled.probability, sampled.port, sampled.packet_bytes] {
+        put_varint(out, u64::from(number));
+    }
+    put_bytes(out, &sampled.cookie[..sampled.cookie.len().min(COOKIE_BYTES_MAX)]);
+    put_bytes(out, &sampled.packet[..sampled.packet.len().min(PACKET_BYTES_MAX)]);
 }
 
 /// The body of a frame, read from its beginning.
@@ -301,6 +320,16 @@ impl<'a> Body<'a> {
                 key: self.bytes(PACKET_BYTES_MAX, "flow key")?.to_vec(),
             }),
             TAG_UNSAMPLED => Record::Unsampled { packets: self.varint("number of packets")? },
+            TAG_SAMPLED => Record::Sampled(Sampled {
+                time_ns: self.varint("time")?,
+                group: self.number("group")?,
+                probability: self.number("probability")?,
+                port: self.number("port")?,
+                packet_bytes: self.number("packet length")?,
+                cookie: self.bytes(COOKIE_BYTES_MAX, "cookie")?.to_vec(),
+                packet: self.bytes(PACKET_BYTES_MAX, "packet")?.to_vec(),
+            }),
+            TAG_SAMPLES_LOST => Record::SamplesLost { packets: self.varint("number of packets")? },
             TAG_END => Record::End,
             tag => return Err(Wrong::Tag(tag)),
         })

@@ -158,6 +158,25 @@ pub struct Dropped {
     pub key: Vec<u8>,
 }
 
+/// A packet sampled by the action `psample`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Sampled {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Group of the action.
+    pub group: u32,
+    /// Probability of the sample, out of `u32::MAX`.
+    pub probability: u32,
+    /// Datapath number of the input port.
+    pub port: u32,
+    /// Length of the packet in bytes.
+    pub packet_bytes: u32,
+    /// Cookie of the action, at most [`codec::COOKIE_BYTES_MAX`] bytes.
+    pub cookie: Vec<u8>,
+    /// First bytes of the packet, up to the capture limit.
+    pub packet: Vec<u8>,
+}
+
 /// An element of a recording or of the daemon's event socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
@@ -211,6 +230,13 @@ pub enum Record {
     Dropped(Dropped),
     /// Dropped packets without a record since the last such record: beyond the limits of samples or of a buffer.
     Unsampled {
+        /// Number of packets.
+        packets: u64,
+    },
+    /// A packet sampled by `psample`.
+    Sampled(Sampled),
+    /// Packets sampled by `psample` that are lost since the last such record, because a buffer was full.
+    SamplesLost {
         /// Number of packets.
         packets: u64,
     },

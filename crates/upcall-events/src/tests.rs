@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::codec::{FRAME_BYTES_MAX, NAME_BYTES_MAX, PACKET_BYTES_MAX};
 use crate::{
-    CodecError, Decoder, Dropped, Event, HEADER_BYTES, MAGIC, Record, Stage, VERSION, Why, Wrong,
+    CodecError, Decoder, Dropped, Event, HEADER_BYTES, MAGIC, Record, Sampled, Stage, VERSION, Why, Wrong,
     encode_header,
 };
 
@@ -207,6 +207,13 @@ fn any_record() -> impl Strategy<Value = Record> {
             }
         ),
         any::<u64>().prop_map(|packets| Record::Unsampled { packets }),
+        (any::<[u32; 4]>(), any::<[u8; 8]>(), any::<Vec<u8>>()).prop_map(
+            |([group, probability, port, packet_bytes], cookie, packet)| {
+                let (time_ns, cookie) = (u64::from(port), cookie.to_vec());
+                Record::Sampled(Sampled { time_ns, group, probability, port, packet_bytes, cookie, packet })
+            }
+        ),
+        any::<u64>().prop_map(|packets| Record::SamplesLost { packets }),
         Just(Record::End),
     ]
 }

@@ -399,6 +399,8 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
+                // A copy for readers; the packet goes on.
+                DpAction::Psample(_) => {}
                 DpAction::Ct(ct) => {
                     let round = Round { frame, key, rx_port, depth };
                     let Some(round) = self.track(round, cut, ct, &actions[at + 1..], env) else { return };
@@ -454,7 +456,14 @@ fn pop_tag(frame: &mut Vec<u8>) -> bool {
 fn has_effect(a: &DpAction) -> bool {
     let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
     delivers
-        || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_) | DpAction::Ct(_))
+        || matches!(
+            a,
+            DpAction::Psample(_)
+                | DpAction::Clone(_)
+                | DpAction::CheckPktLen(_)
+                | DpAction::Meter(_)
+                | DpAction::Ct(_)
+        )
 }
 
 /// Whether a core accepts the list, at nesting level `depth`, with `total` actions so far.

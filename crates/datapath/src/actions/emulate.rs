@@ -5,7 +5,7 @@
 
 use super::{ACTIONS_MAX, rewrite};
 use crate::hash::split_mix;
-use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Psample, Rewrite, TnlPush};
 use dpif::{Capabilities, CtAction, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
@@ -203,6 +203,10 @@ impl actions::Executor for Step<'_, '_> {
         }
         let fires = probability != 0 && (split_mix(self.emulator.random) >> 32) as u32 <= probability;
         if fires { self.nested(frame, actions) } else { Ok(frame) }
+    }
+
+    fn psample(&mut self, frame: Frame, _sample: &Psample) -> ExecResult<Self> {
+        self.hand_over(frame)
     }
 
     fn by_length(

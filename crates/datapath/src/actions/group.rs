@@ -16,7 +16,7 @@ use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Psample, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::flow_hash::five_tuple;
@@ -650,15 +650,20 @@ impl actions::Executor for Step<'_, '_> {
 
     #[inline(always)]
     fn sample(&mut self, lanes: LaneMask, probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
-        let mut taken = LaneMask::NONE;
-        for lane in lanes {
-            let number = self.group.arrays.origins[lane].number;
-            if self.group.exec.fires(probability, number, self.place) {
-                taken.add(LaneMask::one(lane));
-            }
-        }
+        let Group { exec, arrays, .. } = &mut *self.group;
+        let fires = |lane: &usize| exec.fires(probability, arrays.origins[*lane].number, self.place);
+        let taken = LaneMask(lanes.filter(fires).fold(0, |taken, lane| taken | LaneMask::one(lane).0));
+        let before = std::mem::replace(&mut self.group.exec.probability, probability);
         let rest = self.group.nested(taken, actions, self.place, self.is_last);
+        self.group.exec.probability = before;
         Ok(LaneMask(lanes.without(taken).0 | rest.0))
+    }
+
+    fn psample(&mut self, lanes: LaneMask, sample: &Psample) -> ExecResult<Self> {
+        let Group { exec, arrays: Arrays { keys, packets, .. }, work } = &mut *self.group;
+        work.used.add(lanes);
+        lanes.for_each(|i| exec.note_sample(sample, keys[i].in_port(), packets[i].data()));
+        Ok(lanes)
     }
 
     #[inline(always)]

@@ -169,6 +169,8 @@ pub(crate) struct Executor {
     /// Number of packets so far: names the next one.
     pub(crate) numbers: u64,
     pub(crate) sample_seed: u64,
+    /// Probability of the sample whose actions run, out of `u32::MAX`.
+    pub(crate) probability: u32,
     pub(crate) ufids: u64,
     /// Fragments and segments before the packet at hand, which continue with its list.
     pub(crate) released: Vec<Fragment>,

@@ -6,7 +6,7 @@ use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Psample, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
 use flow::flow_hash::five_tuple;
 use flow::{DpPort, FlowKey, RecircId};
@@ -310,11 +310,19 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn sample(&mut self, packet: Packet, probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
-        if self.exec.fires(probability, self.view.origin.number, self.place) {
-            self.on_copies(packet, actions)
-        } else {
-            Ok(packet)
+        if !self.exec.fires(probability, self.view.origin.number, self.place) {
+            return Ok(packet);
         }
+        let before = std::mem::replace(&mut self.exec.probability, probability);
+        let rest = self.on_copies(packet, actions);
+        self.exec.probability = before;
+        rest
+    }
+
+    fn psample(&mut self, packet: Packet, sample: &Psample) -> ExecResult<Self> {
+        self.view.used = true;
+        self.exec.note_sample(sample, self.view.headers.key.in_port(), packet.data());
+        Ok(packet)
     }
 
     fn by_length(

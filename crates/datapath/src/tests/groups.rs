@@ -5,8 +5,8 @@ use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
 use dpif::actions::{
-    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, TnlPop, Trunc,
-    Userspace,
+    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Psample, Recirc, Sample, TnlPop,
+    Trunc, Userspace,
 };
 use flow::RecircId;
 use proptest::prelude::*;
@@ -50,6 +50,7 @@ fn action() -> impl Strategy<Value = DpAction> {
         2 => (10..70u32).prop_map(|a| DpAction::Trunc(Trunc(a))),
         2 => (any::<bool>(), 0..3u32).prop_map(|(symmetric, basis)| hash(symmetric, basis)),
         2 => (1..4u32).prop_map(|a| DpAction::Meter(Meter(a))),
+        2 => (0..4u32).prop_map(|group| DpAction::Psample(Psample { group, cookie: Box::new([7]) })),
         2 => (0..super::tunnels::PUSHES.len()).prop_map(super::tunnels::push),
         2 => (10..14u32).prop_map(|port| DpAction::TnlPop(TnlPop(DpPort(port)))),
         1 => Just(DpAction::Drop(DropAction(XlateDrop::Ok))),
@@ -103,6 +104,19 @@ struct Seen {
     counted: [u64; 6],
     flows: Vec<(Ufid, FlowStats)>,
     meters: Vec<MeterStats>,
+    samples: (Vec<SampledPacket>, u64),
+}
+
+/// Samples in an order that is the same for groups and for single packets. Beyond the bound only their number is.
+fn sorted((mut samples, lost): (Vec<SampledPacket>, u64)) -> (Vec<SampledPacket>, u64) {
+    if lost > 0 {
+        return (Vec::new(), samples.len() as u64 + lost);
+    }
+    samples.sort_by(|a, b| {
+        let key = |s: &SampledPacket| (s.packet.clone(), s.in_port, s.group, s.probability, s.bytes);
+        key(a).cmp(&key(b))
+    });
+    (samples, lost)
 }
 
 struct Side {
@@ -114,6 +128,7 @@ struct Side {
 impl Side {
     fn new(group: bool) -> Side {
         let mut rig = Rig::with(|c| c.tuning.group = group);
+        rig.pmd.sample_locally(Some(40));
         let shared = rig.pmd.exec.shared.clone();
         for id in 1..4 {
             let band = MeterBand { rate: 20 * id, burst: 7 };
@@ -182,6 +197,7 @@ impl Side {
             ],
             flows: flows.iter().map(|f| (f.ufid, f.stats)).collect(),
             meters: (1..4).map(|id| self.shared.meter_stats(id).unwrap()).collect(),
+            samples: sorted(self.rig.pmd.take_samples()),
         }
     }
 }

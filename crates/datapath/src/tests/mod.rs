@@ -19,6 +19,7 @@ mod oracle;
 mod parking;
 pub(crate) mod parses;
 mod repeats;
+mod samples;
 mod tunnel_kinds;
 mod tunnels;
 mod upkeep;

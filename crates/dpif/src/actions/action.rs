@@ -68,6 +68,8 @@ pub enum Effect {
     None,
     /// Sends the packet, or a copy, to a port, to the slow path or to recirculation.
     Delivers,
+    /// Copies the packet to readers of samples; the packet goes on.
+    Samples,
     /// Charges a meter.
     Meters,
     /// Changes the connection tracker.

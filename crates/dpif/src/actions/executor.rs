@@ -2,7 +2,7 @@
 
 use super::set::SetAction;
 use super::{
-    AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan, TnlPush,
+    AddMpls, CtAction, DpAction, HashAction, PopMpls, Psample, PushEth, PushMpls, PushNsh, PushVlan, TnlPush,
 };
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
@@ -58,6 +58,9 @@ pub trait Executor {
 
     /// Executes actions on copies with a probability of `probability / u32::MAX`.
     fn sample(&mut self, packets: Self::Packets, probability: u32, actions: &[DpAction]) -> ExecResult<Self>;
+
+    /// Hands a copy of each to readers of samples.
+    fn psample(&mut self, packets: Self::Packets, sample: &Psample) -> ExecResult<Self>;
 
     /// Executes `greater` on copies of packets longer than `len` bytes, `less` on copies of the others. A large segment
     /// counts as the frames that it becomes.

@@ -113,6 +113,7 @@ actions! {
     Recirc(Recirc),
     Meter(Meter),
     Sample(Sample),
+    Psample(Psample),
     Clone(CloneAction),
     Drop(DropAction),
     Hash(HashAction),

@@ -1,7 +1,8 @@
 use super::*;
 use crate::actions::{
     AddMpls, CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, Foreign, HashAction, Meter, Output,
-    PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc, Userspace,
+    PopEth, PopMpls, PopNsh, PopVlan, Psample, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc,
+    Userspace,
 };
 use crate::cookie::tests::sample_cookies;
 use crate::cookie::{CookieInfo, write_cookie};
@@ -80,6 +81,11 @@ fn actions_are_laid_out_as_the_header_says() {
             nested(11, &[attribute(2, &[6u32.to_ne_bytes(), [0xff; 4]].concat())]),
         ),
         (DpAction::Trunc(Trunc(100)), number(13, 100)),
+        (
+            DpAction::Psample(Psample { group: 10, cookie: [0, 0, 0, 1, 0, 0, 0, 2].into() }),
+            nested(25, &[number(1, 10), attribute(2, &[0, 0, 0, 1, 0, 0, 0, 2])]),
+        ),
+        (DpAction::Psample(Psample { group: 7, cookie: Box::default() }), nested(25, &[number(1, 7)])),
         (DpAction::Meter(Meter(4)), number(19, 4)),
         (DpAction::Clone(CloneAction(vec![out])), nested(20, &[number(1, 3)])),
         (DpAction::Drop(DropAction(XlateDrop::Ok)), vec![]),
@@ -387,9 +393,18 @@ fn foreign_actions_are_kept_as_they_are() {
         let again = actions_to_bytes(&actions, &CONTEXT).unwrap();
         assert_eq!(parse_actions(&again).unwrap(), actions);
     }
-    let psample = parse_actions(&attribute(25, &[4, 0, 1, 0])).unwrap();
-    assert_eq!(psample, [DpAction::Foreign(Foreign { kind: 25, content: [4, 0, 1, 0].into() })]);
-    assert_eq!(crate::text::format_actions(&psample, &crate::text::NumbersOnly), "action25(04 00 01 00)");
+    let later = parse_actions(&attribute(26, &[4, 0, 1, 0])).unwrap();
+    assert_eq!(later, [DpAction::Foreign(Foreign { kind: 26, content: [4, 0, 1, 0].into() })]);
+    assert_eq!(crate::text::format_actions(&later, &crate::text::NumbersOnly), "action26(04 00 01 00)");
+    // Cookies that the kernel refuses, and an attribute of a later one.
+    for part in [attribute(2, &[]), attribute(2, &[1; 17]), number(3, 1)] {
+        let bytes = nested(25, &[number(1, 7), part]);
+        let actions = parse_actions(&bytes).unwrap();
+        assert!(matches!(actions[..], [DpAction::Foreign(_)]), "{actions:?}");
+        let again = actions_to_bytes(&actions, &CONTEXT).unwrap();
+        assert_eq!(parse_actions(&again).unwrap(), actions);
+    }
+    assert!(parse_actions(&nested(25, &[attribute(2, &[1])])).is_err());
 }
 
 #[test]

@@ -101,6 +101,8 @@ const ACTIONS: &[&str] = &[
     "set(nd_ext(nd_reserved=0x5,nd_options_type=2)),set(nd_ext(nd_reserved=0x50/0xf0)),2",
     "set(eth(src=00:00:00:00:00:01/ff:00:00:00:00:00)),set(ipv6(label=0x7/0xff)),userspace(pid=0,slow_path(0)),1",
     "sample(sample=0.0%,actions(1)),meter(0),recirc(0)",
+    "psample(group=12,cookie=0xf020304),psample(group=0),2",
+    "sample(sample=50.0%,actions(psample(group=4294967295,cookie=0x100000002))),psample(group=1,cookie=0)",
     "set(arp(sip=1.1.1.1,op=2,sha=00:00:00:00:00:09)),2",
     "set(skb_mark(0x1/0xf)),set(skb_priority(0x9)),set(tcp(src=5/0xff)),2",
     "hash(l4(0)),recirc(0x1)",
@@ -511,6 +513,34 @@ fn random_mask(key: &FlowKey, words: [u64; 8]) -> KeyMask {
         }
     }
     mask
+}
+
+#[test]
+fn faulty_samples_are_refused_with_the_reason() {
+    let cookie = |text: &str| format!("psample: cookie {text:?} is not 0x and at most 32 digits");
+    for (text, why) in [
+        ("psample(cookie=0x01)", "psample: group=NUMBER is missing".to_string()),
+        ("psample()", "psample: group=NUMBER is missing".to_string()),
+        ("psample(group=1,cookie=0x)", cookie("0x")),
+        ("psample(group=1,cookie=0f02)", cookie("0f02")),
+        ("psample(group=1,cookie=0x+1)", cookie("0x+1")),
+        (
+            "psample(group=1,cookie=0x000102030405060708090a0b0c0d0e0f10)",
+            cookie("0x000102030405060708090a0b0c0d0e0f10"),
+        ),
+        ("psample(group=1,group=2)", "psample: group is given twice".to_string()),
+        ("psample(group=4294967296)", "4294967296 is more than 4294967295".to_string()),
+        ("psample(group=x)", "\"x\" is not a number".to_string()),
+        ("psample(group=1,foo=2)", "psample: \"foo\" is not known here".to_string()),
+    ] {
+        assert_eq!(parse_actions(text, &NumbersOnly), Err(TextError(why)), "{text}");
+    }
+    let whole =
+        parse_actions("psample(cookie=0x000102030405060708090a0b0c0d0e0f,group=5)", &NumbersOnly).unwrap();
+    assert_eq!(
+        format_actions(&whole, &NumbersOnly),
+        "psample(group=5,cookie=0x102030405060708090a0b0c0d0e0f)"
+    );
 }
 
 /// As OVS, but for parts of a type: its datapath in user space takes them.

@@ -14,7 +14,7 @@ use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::sampling::is_sampling;
 use crate::view::View;
-use dpif::actions::{ExecResult, Executor, Rewrite, TnlPush, Userspace};
+use dpif::actions::{ExecResult, Executor, Psample, Rewrite, TnlPush, Userspace};
 use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, PacketBatch, PacketPool, complete_checksum, segment};
@@ -111,6 +111,10 @@ impl Executor for PacketExecutor<'_, '_> {
 
     fn sample(&mut self, (): (), _probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
         if actions.last().is_some_and(is_sampling) { Ok(()) } else { Err(Unsure) }
+    }
+
+    fn psample(&mut self, (): (), _sample: &Psample) -> ExecResult<Self> {
+        Ok(())
     }
 
     fn by_length(

@@ -3,7 +3,7 @@
 use super::ctx::XlateCtx;
 use crate::ports::Port;
 use crate::sampling::{is_sampling, outputs};
-use dpif::actions::{DropAction, Meter, Sample, Userspace};
+use dpif::actions::{DropAction, Meter, Psample, Sample, Userspace};
 use dpif::{DpAction, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, UserCookie};
 use flow::{DpPort, OfPort};
 use ofp_actions::{SampleDirection, SampleFlow, SampleId};
@@ -39,9 +39,13 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// The action `sample`.
+    /// The action `sample`: a copy for local readers if its set has a group and the datapath has `psample`, and one for the
+    /// slow path if the bridge has collectors of IPFIX.
     pub(super) fn sample_by_rule(&mut self, sample: &SampleFlow) {
-        if !self.bridge.sampling.as_ref().is_some_and(|sampling| sampling.flows) {
+        let Some(sampling) = self.bridge.sampling.clone() else { return };
+        let group = sampling.local_groups.get(&sample.collector_set).copied();
+        let group = group.filter(|_| self.host.capabilities().psample);
+        if !sampling.flows && group.is_none() {
             return;
         }
         let [domain, point] = [sample.domain, sample.point].map(|id| match id {
@@ -52,6 +56,10 @@ impl XlateCtx<'_> {
                 let value = field.get_wide(tlv, &self.packet.flow).to_be_bytes(4);
                 value.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))
             }
+        });
+        let local = group.map(|group| {
+            let cookie = [domain.to_be_bytes(), point.to_be_bytes()].concat().into();
+            Psample { group, cookie }
         });
         let sampled = Some(sample.port).filter(|port| *port != self.packet.flow.in_port());
         let output_port = sampled.and_then(|port| self.bridge.ports.port(port)?.dp_port);
@@ -70,23 +78,31 @@ impl XlateCtx<'_> {
             bridge: self.bridge.id.0,
         };
         let probability = u32::from(sample.probability);
-        self.push_sample(probability << 16 | probability, UserCookie::FlowSample(cookie));
+        let cookie = sampling.flows.then_some(UserCookie::FlowSample(cookie));
+        self.push_samples(probability << 16 | probability, local, cookie);
     }
 
     /// Sends up that part of the packets, limited by the meter of the slow path.
     fn push_sample(&mut self, probability: u32, cookie: UserCookie) {
-        let up = DpAction::Userspace(Userspace(cookie));
-        let meter = self.bridge.meters.get(&meter::SLOW_PATH).copied();
-        self.record.lookups.meter(self.bridge.id, meter::SLOW_PATH);
-        let action = match meter {
-            None if probability == u32::MAX => up,
-            meter => {
-                let meter = meter.map(|id| DpAction::Meter(Meter(id)));
-                let actions = meter.into_iter().chain([up]).collect();
-                DpAction::Sample(Sample { probability, actions })
-            }
-        };
-        self.out.actions.push(action);
+        self.push_samples(probability, None, Some(cookie));
+    }
+
+    /// Samples that part of the packets: for local readers, and up, where the meter of the slow path limits them.
+    fn push_samples(&mut self, probability: u32, local: Option<Psample>, cookie: Option<UserCookie>) {
+        let meter = cookie.and_then(|_| {
+            self.record.lookups.meter(self.bridge.id, meter::SLOW_PATH);
+            self.bridge.meters.get(&meter::SLOW_PATH).copied()
+        });
+        let local = local.map(DpAction::from);
+        let up = cookie.map(|cookie| DpAction::from(Userspace(cookie)));
+        let is_whole = probability == u32::MAX && meter.is_none();
+        let meter = meter.map(|id| DpAction::from(Meter(id)));
+        let actions = local.into_iter().chain(meter).chain(up);
+        if is_whole {
+            self.out.actions.extend(actions);
+        } else {
+            self.out.actions.push(DpAction::Sample(Sample { probability, actions: actions.collect() }));
+        }
     }
 
     /// The end: the sample for sFlow, which is the first action, gets the tag and the output of the packet; a list that only

@@ -23,6 +23,7 @@ mod native;
 mod patch;
 mod ports;
 mod rewrites;
+mod samples;
 mod states;
 mod stories;
 mod truncated;

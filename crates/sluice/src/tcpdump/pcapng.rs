@@ -23,17 +23,17 @@ const NANO: u8 = 9;
 const PCAP: u32 = 0xa1b2_c3d4;
 
 /// A packet for a file.
-pub(super) struct Captured<'a> {
-    pub(super) wall_ns: u64,
-    pub(super) interface: &'a str,
-    pub(super) comment: &'a str,
+pub(crate) struct Captured<'a> {
+    pub(crate) wall_ns: u64,
+    pub(crate) interface: &'a str,
+    pub(crate) comment: &'a str,
     /// Length on the wire.
-    pub(super) bytes: u32,
-    pub(super) packet: &'a [u8],
+    pub(crate) bytes: u32,
+    pub(crate) packet: &'a [u8],
 }
 
 /// A file of pcapng; packets have comments, and interfaces names.
-pub(super) struct Pcapng<W: Write> {
+pub(crate) struct Pcapng<W: Write> {
     out: W,
     interfaces: BTreeMap<String, u32>,
     snaplen: u32,
@@ -58,7 +58,7 @@ fn pad(out: &mut Vec<u8>) {
 
 impl<W: Write> Pcapng<W> {
     /// Begins a file.
-    pub(super) fn new(out: W, snaplen: u32) -> Result<Pcapng<W>> {
+    pub(crate) fn new(out: W, snaplen: u32) -> Result<Pcapng<W>> {
         let mut file = Pcapng { out, interfaces: BTreeMap::new(), snaplen };
         let mut body = BYTE_ORDER.to_ne_bytes().to_vec();
         body.extend(1_u16.to_ne_bytes());
@@ -89,7 +89,7 @@ impl<W: Write> Pcapng<W> {
     }
 
     /// Appends a packet.
-    pub(super) fn write(&mut self, p: &Captured<'_>) -> Result<()> {
+    pub(crate) fn write(&mut self, p: &Captured<'_>) -> Result<()> {
         let interface = self.interface(p.interface)?;
         let mut body = interface.to_ne_bytes().to_vec();
         body.extend(((p.wall_ns >> 32) as u32).to_ne_bytes());
@@ -105,7 +105,7 @@ impl<W: Write> Pcapng<W> {
 }
 
 /// The header of a pcap stream.
-pub(super) fn pcap_header(snaplen: u32) -> Vec<u8> {
+pub(crate) fn pcap_header(snaplen: u32) -> Vec<u8> {
     let mut out = PCAP.to_ne_bytes().to_vec();
     out.extend(2_u16.to_ne_bytes());
     out.extend(4_u16.to_ne_bytes());
@@ -116,7 +116,7 @@ pub(super) fn pcap_header(snaplen: u32) -> Vec<u8> {
 }
 
 /// A packet of a pcap stream.
-pub(super) fn pcap_packet(p: &Captured<'_>) -> Vec<u8> {
+pub(crate) fn pcap_packet(p: &Captured<'_>) -> Vec<u8> {
     let (seconds, micros) = (p.wall_ns / 1_000_000_000, p.wall_ns % 1_000_000_000 / 1000);
     let numbers = [seconds as u32, micros as u32, p.packet.len() as u32, p.bytes];
     numbers.iter().flat_map(|n| n.to_ne_bytes()).chain(p.packet.iter().copied()).collect()

@@ -32,6 +32,14 @@ impl Switch {
         export.ipfix = ipfix.filter(|ipfix| !ipfix.targets.is_empty()).cloned();
         export.sets.retain(|_, set| !set.targets.is_empty());
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        let lacks = !export.local_groups.is_empty() && !instance.backer.features().psample;
+        if lacks && self.exporters.local_groups(bridge) != Some(&export.local_groups) {
+            let name = instance.backer.view().bridge(bridge).map(|b| b.name.clone()).unwrap_or_default();
+            log::warn!(
+                target: "bridge",
+                "bridge {name}: ignoring local sampling configuration: not supported by this datapath"
+            );
+        }
         let netflow = netflow.filter(|netflow| !netflow.targets.is_empty());
         export.netflow = netflow.map(|netflow| (netflow.targets.clone(), records(netflow, instance)));
         self.exporters.configure(bridge, export, instance);

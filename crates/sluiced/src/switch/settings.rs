@@ -67,6 +67,7 @@ impl Switch {
             sflow,
             ipfix,
             sample_sets,
+            local_groups,
             explicit_sampled_drops,
         } = options;
         let (mut tables, mut prefixes) = (BTreeMap::new(), BTreeMap::new());
@@ -97,6 +98,7 @@ impl Switch {
         self.openflow.configure(bridge, &options, sys::clock::monotonic_ms());
         let export = Export {
             sets: sample_sets.clone(),
+            local_groups: local_groups.clone(),
             explicit_drops: *explicit_sampled_drops,
             datapath_id: *datapath_id,
             ..Export::default()

@@ -108,6 +108,8 @@ pub struct BridgeOptions {
     pub ipfix: Option<IpfixConfig>,
     /// Sets of collectors of the action `sample`, by number.
     pub sample_sets: BTreeMap<u32, IpfixConfig>,
+    /// Groups of local readers of the action `sample`, by the number of their set of collectors.
+    pub local_groups: BTreeMap<u32, u32>,
     /// `explicit-sampled-drops` of the switch: flows that only sample end with a drop that is counted.
     pub explicit_sampled_drops: bool,
 }
@@ -133,6 +135,7 @@ impl Default for BridgeOptions {
             sflow: None,
             ipfix: None,
             sample_sets: BTreeMap::new(),
+            local_groups: BTreeMap::new(),
             explicit_sampled_drops: false,
         }
     }
@@ -273,6 +276,7 @@ impl<'a> Reader<'a> {
             sflow: self.sflow(row),
             ipfix: self.ipfix(row),
             sample_sets: self.sample_sets(row),
+            local_groups: self.local_groups(row),
             explicit_sampled_drops: self.explicit_sampled_drops(),
         }
     }

@@ -215,12 +215,6 @@ impl<'a> Reader<'a> {
         let mut sets = BTreeMap::new();
         for set in self.replica.rows(TABLE).filter(|set| set.opt_uuid("bridge") == Some(bridge.uuid())) {
             let id = number(set, "id", 0);
-            if set.opt_int("local_group_id").is_some() {
-                let message = format!(
-                    "sampling for local collectors is not supported in this version: local_group_id of set {id} ({TABLE}) has no effect"
-                );
-                self.notice(bridge, TABLE, message);
-            }
             let row = set.opt_uuid("ipfix").and_then(|uuid| self.replica.row("IPFIX", uuid));
             if let Some(row) = row {
                 let config = self.ipfix_row(bridge, row, TABLE);
@@ -228,6 +222,14 @@ impl<'a> Reader<'a> {
             }
         }
         sets
+    }
+
+    /// The groups of local readers of a bridge, by the number of their set of collectors.
+    pub(super) fn local_groups(&self, bridge: RowView<'a>) -> BTreeMap<u32, u32> {
+        let sets = self.replica.rows("Flow_Sample_Collector_Set");
+        let of_bridge = sets.filter(|set| set.opt_uuid("bridge") == Some(bridge.uuid()));
+        let groups = of_bridge.filter(|set| set.opt_int("local_group_id").is_some());
+        groups.map(|set| (number(set, "id", 0), number(set, "local_group_id", 0))).collect()
     }
 
     /// `explicit-sampled-drops`.

@@ -46,6 +46,7 @@ fn effects_are_those_of_nested_lists_too() {
         ("userspace(slow_path(action))", true, false),
         ("recirc(1)", true, false),
         ("meter(1)", true, false),
+        ("psample(group=1)", true, false),
         ("ct(commit)", true, false),
         ("clone(meter(1))", true, false),
         ("check_pkt_len(size=1,gt(),le(2))", true, false),
@@ -71,6 +72,7 @@ fn other_programs_have_actions_that_translations_never_make() {
         ("ct", true, None),
         ("ct_clear", true, None),
         ("hash(l4(0))", true, None),
+        ("psample(group=1)", true, None),
         ("dec_ttl(le_1(drop))", false, Some("dec_ttl")),
     ] {
         let action = &parse_actions(text, &NumbersOnly).unwrap()[0];

@@ -2,7 +2,7 @@
 //! points, like every other action.
 
 use crate::actions::prelude::*;
-use crate::actions::{PopVlan, TnlPush, format_actions};
+use crate::actions::{PopVlan, Psample, TnlPush, format_actions};
 use crate::nlactions::{ActionContext, actions_to_bytes};
 use crate::text::NumbersOnly;
 use crate::text::values::number;
@@ -207,6 +207,10 @@ impl Executor for Recorder {
 
     fn pop_tunnel(&mut self, packets: u32, port: DpPort) -> ExecResult<Recorder> {
         self.note(packets, format!("pop {port}"))
+    }
+
+    fn psample(&mut self, packets: u32, sample: &Psample) -> ExecResult<Recorder> {
+        self.note(packets, format!("psample {}", sample.group))
     }
 
     fn on_copies(&mut self, packets: u32, actions: &[DpAction]) -> ExecResult<Recorder> {
