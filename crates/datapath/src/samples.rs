@@ -3,23 +3,12 @@
 //! Without a reader there is no [`LocalSamples`], and the action costs a branch. With one, the first bytes of each packet
 //! wait for the driver, which takes them after each burst. Those beyond [`WAITING_MAX`] are lost and counted.
 
-use crate::actions::Executor;
 use dpif::SampledPacket;
 use dpif::actions::Psample;
 use flow::DpPort;
 
 /// Samples that wait for the driver, at most: a burst whose packets are sampled thirty times each.
 pub(crate) const WAITING_MAX: usize = 1024;
-
-impl Executor {
-    /// Keeps a sampled packet with that input port, if a reader wants it.
-    #[inline]
-    pub(crate) fn note_sample(&mut self, sample: &Psample, in_port: DpPort, packet: &[u8]) {
-        if let Some(samples) = &mut self.ports.samples {
-            samples.note(sample, self.probability, in_port, packet);
-        }
-    }
-}
 
 /// The samples of a core while a reader wants them.
 pub(crate) struct LocalSamples {

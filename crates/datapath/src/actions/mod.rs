@@ -40,7 +40,7 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
 use crate::shared::DpShared;
-use dpif::actions::{HashAlgorithm, Rewrite};
+use dpif::actions::{HashAlgorithm, Psample, Rewrite};
 use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract_typed};
 use flow::{DpPort, FlowKey, flow_hash, shape};
@@ -177,6 +177,14 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
+    /// Keeps a sampled packet with that input port, if a reader wants it.
+    #[inline]
+    fn note_sample(&mut self, sample: &Psample, in_port: DpPort, packet: &[u8]) {
+        if let Some(samples) = &mut self.ports.samples {
+            samples.note(sample, self.probability, in_port, packet);
+        }
+    }
+
     /// Begins a burst or a batch of operations: all its keys have the same number of VLAN tags.
     #[inline]
     pub(crate) fn begin(&mut self, now_us: u64) {
