@@ -128,7 +128,7 @@ fn damage_is_reported_with_its_place() {
         (with(&[0]), Wrong::Length),
         (with(&[0xff, 0xff, 0x7f]), Wrong::Length),
         (with(&[0xff, 0xff, 0xff]), Wrong::Length),
-        (with(&[1, 11]), Wrong::Tag(11)),
+        (with(&[1, 99]), Wrong::Tag(99)),
         (with(&[2, 8, 0]), Wrong::Long),
         (with(&[2, 3, 0x80]), Wrong::Short("port")),
         (with(&[7, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), Wrong::Field("port")),
