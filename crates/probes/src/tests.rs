@@ -149,10 +149,10 @@ fn sampled_packets_reach_a_reader_and_lost_ones_are_counted() {
         packet: vec![1, 2],
     };
     sampled(vec![packet(5), packet(6)], 7);
-    // More than wait for a slow reader.
-    sampled((0..20_000).map(packet).collect(), 0);
+    // More than the queue, the backlog and the socket hold while nobody reads.
+    sampled((0..200_000).map(packet).collect(), 0);
     let (mut packets, mut lost) = (Vec::new(), 0);
-    while packets.len() as u64 + lost < 20_009 {
+    while packets.len() as u64 + lost < 200_009 {
         let last = |record: &Record| matches!(record, Record::Sampled(_) | Record::SamplesLost { .. });
         for record in stream.records(last) {
             match record {
@@ -162,7 +162,7 @@ fn sampled_packets_reach_a_reader_and_lost_ones_are_counted() {
             }
         }
     }
-    assert_eq!(packets.len() as u64 + lost, 20_009);
+    assert_eq!(packets.len() as u64 + lost, 200_009);
     drop(rig.socket.take());
     assert_eq!(samples_wanted(), None);
     assert!(lost > 7, "{lost}");

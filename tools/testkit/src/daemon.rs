@@ -105,15 +105,14 @@ impl DaemonSpec {
         self
     }
 
-    /// Considers it ready once this file appears in the run directory, instead of its unixctl socket or
-    /// pidfile. A socket must accept connections: it appears before it listens, and one of a crashed daemon remains.
+    /// Considers it ready once this file appears in the run directory, instead of its unixctl socket. A socket must accept connections: it appears before it listens, and one of a crashed daemon remains.
     pub fn ready_file(mut self, name: &str) -> Self {
         self.ready_file = Some(name.to_owned());
         self
     }
 
-    /// Starts it and waits until it is ready: until its unixctl socket (`*.<pid>.ctl`) or a pidfile with its
-    /// process id is in the run directory.
+    /// Starts it and waits until it is ready: until its unixctl socket (`*.<pid>.ctl`) in the run directory
+    /// listens. A pidfile tells nothing: daemons write it before they listen.
     ///
     /// # Errors
     /// If it cannot be started, ends, or is not ready after 20 s; the text includes the end of its output and
@@ -165,10 +164,7 @@ impl DaemonSpec {
         }
         let Ok(entries) = std::fs::read_dir(self.rundir.path()) else { return false };
         entries.flatten().any(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let has_pid = || std::fs::read_to_string(entry.path()).is_ok_and(|t| t.trim() == pid.to_string());
-            (name.ends_with(&format!(".{pid}.ctl")) && listens(&entry.path()))
-                || (name.ends_with(".pid") && has_pid())
+            entry.file_name().to_string_lossy().ends_with(&format!(".{pid}.ctl")) && listens(&entry.path())
         })
     }
 }

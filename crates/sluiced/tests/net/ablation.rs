@@ -1,6 +1,6 @@
 //! Disabled optimisations: each option disables exactly its optimisation, and forwarding stays correct.
 
-use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, ping_all, serving, spec, vsctl};
+use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, ping_all, spec, vsctl};
 use crate::syscalls::{burst, fan_out};
 use crate::threads::names;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Rig {
     /// Starts a daemon with these arguments and a bridge with the cache enabled in the database. Flows stay while the
     /// machine is slow: the order of masks is that of their first packets.
     fn start(&self, args: &[String]) -> Daemon {
-        let daemon = serving(&spec(&self.net.switch).args(args.iter().cloned()));
+        let daemon = spec(&self.net.switch).args(args.iter().cloned()).start().unwrap();
         let ports = self.net.ports();
         vsctl(
             &daemon,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use testkit::{Capture, Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, serving, spec, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, spec, vsctl, wait_until};
 use crate::overlays::{HERE, Pair, THERE, require_overlay, require_overlay_to_stock, stock, tunnel};
 
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
@@ -175,7 +175,7 @@ fn groups_fail_over_with_open_vswitch_as_partner() {
 fn groups_fail_over_between_two_of_ours() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
-    paths_fail_over(|netns, dir| vec![serving(&spec(netns).rundir(dir))]);
+    paths_fail_over(|netns, dir| vec![spec(netns).rundir(dir).start().unwrap()]);
 }
 
 /// Sessions through tunnels of each kind, with the settings of OVN: the key is that of the flow, and BFD has none.
@@ -312,7 +312,7 @@ fn sessions_have_the_states_of_open_vswitch() {
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
     let (here, there) = (Netns::new("ours").unwrap(), Netns::new("theirs").unwrap());
     let (ours, dir) = (RunDir::new("ours").unwrap(), RunDir::new("theirs").unwrap());
-    let daemon = serving(&spec(&here).rundir(&ours).args(["--enable-dummy"]));
+    let daemon = spec(&here).rundir(&ours).args(["--enable-dummy"]).start().unwrap();
     let stock_spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&there).rundir(&dir));
     let args: [&[&str]; 2] = [&[], &["--pidfile", "--log-file", "--enable-dummy"]];
     let theirs = testkit::start_stock(stock_spec, "ovs-vswitchd", &[], args).unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Daemon, Netns, Topology, if_name, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, serving, spec, start, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, ping_all, spec, start, vsctl, wait_until};
 
 /// The address of the partner.
 const PARTNER: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
@@ -158,7 +158,7 @@ fn the_active_member_stays_over_a_restart() {
         let run = lab.daemon.rundir().clone();
         let Lab { net, partner, daemon, links } = lab;
         daemon.stop().unwrap();
-        let daemon = serving(&spec(&net.switch).rundir(&run));
+        let daemon = spec(&net.switch).rundir(&run).start().unwrap();
         lab = Lab { net, partner, daemon, links };
         wait_for(LIMIT, "the bond", || appctl(&lab.daemon, "bond/list").contains("bond0")).unwrap();
         assert_eq!(lab.active(), other);

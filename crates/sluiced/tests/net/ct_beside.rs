@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use packet::checksum::checksum;
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
+use crate::helpers::{LIMIT, appctl, spec, vsctl};
 
 /// A switch with the dummy ports `p1` and `p2`.
 pub(crate) struct Side {
@@ -30,7 +30,7 @@ impl Side {
             let server = both.pop();
             (both.remove(0), server)
         } else {
-            (serving(&spec(&netns).args(["--enable-dummy"])), None)
+            (spec(&netns).args(["--enable-dummy"]).start().unwrap(), None)
         };
         let sent = [1, 2].map(|n| daemon.rundir().join(&format!("p{n}.pcap")));
         let port = |n: usize| {

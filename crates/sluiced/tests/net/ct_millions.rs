@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use packet::checksum::checksum;
 use testkit::{Daemon, Netns, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, capture_of, require_userspace, serving, spec, vsctl};
+use crate::helpers::{LIMIT, appctl, capture_of, require_userspace, spec, vsctl};
 
 /// Zones that each packet passes, with a connection and a translation in each.
 const ZONES: u32 = 4;
@@ -50,7 +50,7 @@ impl Lab {
     fn new() -> Lab {
         let netns = Netns::new("millions").unwrap();
         // Its clock can be advanced.
-        let daemon = serving(&spec(&netns).args(["--enable-dummy"]));
+        let daemon = spec(&netns).args(["--enable-dummy"]).start().unwrap();
         vsctl(
             &daemon,
             "add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure \

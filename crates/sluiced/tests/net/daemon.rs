@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use testkit::{Cmd, DaemonSpec, Netns, RunDir, Signal, patience, require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, SLUICED, appctl, on_kernel, ping_all, serving, spec, switch, vsctl, wait_log, wait_until,
+    LIMIT, SLUICED, appctl, on_kernel, ping_all, spec, switch, vsctl, wait_log, wait_until,
 };
 use crate::rest::assert_at_rest;
 
@@ -184,7 +184,7 @@ fn log_lines_have_the_ovs_format() {
     require_programs!("ovs-vsctl", "ovs-appctl");
     let netns = Netns::new("log").unwrap();
     let console = DaemonSpec::new(SLUICED).unwrap().netns(&netns).args(["--pidfile", "--log-file=other.log"]);
-    let daemon = serving(&console);
+    let daemon = console.start().unwrap();
     appctl(&daemon, "vlog/set");
     appctl(&daemon, "version");
     vsctl(&daemon, "add-br br0 -- add-port br0 nope");
@@ -263,7 +263,7 @@ fn taps_outlive_the_daemon() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ip");
     let netns = Netns::new("taps").unwrap();
-    let mut daemon = serving(&spec(&netns));
+    let mut daemon = spec(&netns).start().unwrap();
     vsctl(
         &daemon,
         "add-br br0 -- add-port br0 i0 -- set Interface i0 type=internal -- add-port br0 t0 -- set Interface t0 type=tap",
@@ -284,7 +284,7 @@ fn taps_outlive_the_daemon() {
         }
         wait_for(LIMIT, "the end of the daemon", || daemon.status().is_some()).unwrap();
         assert_eq!(mac(state()), macs, "{end}");
-        let next = serving(&spec(&netns).rundir(&dir));
+        let next = spec(&netns).rundir(&dir).start().unwrap();
         drop(std::mem::replace(&mut daemon, next).crash());
         wait_until(&daemon, "Interface t0 ofport=2");
         wait_until(&daemon, "Interface br0 link_state=up");
@@ -311,9 +311,9 @@ fn mlockall_locks_memory() {
             line.split_whitespace().nth(1).unwrap().parse().unwrap()
         })
     };
-    let [locked, usual] = memory(&serving(&spec(&netns)));
+    let [locked, usual] = memory(&spec(&netns).start().unwrap());
     assert_eq!(locked, 0);
-    let [locked, resident] = memory(&serving(&spec(&netns).args(["--mlockall"])));
+    let [locked, resident] = memory(&spec(&netns).args(["--mlockall"]).start().unwrap());
     // Memory reserved by the allocator is locked on use, and uses none before.
     assert!(
         locked > 1000 && resident < usual + 100_000,
@@ -330,7 +330,7 @@ fn a_restart_after_a_crash_serves_at_once_and_cleans_up() {
         let dir = daemon.rundir().clone();
         // Does not wait for the process: the kernel may still close its sockets.
         daemon.signal(Signal::KILL).unwrap();
-        let next = serving(&spec(&net.switch).rundir(&dir));
+        let next = spec(&net.switch).rundir(&dir).start().unwrap();
         let before = std::mem::replace(&mut daemon, next);
         vsctl(&daemon, "set bridge br0 other_config:crashed=true");
         drop(before.crash());
@@ -363,7 +363,7 @@ fn files_have_the_modes_of_ovs() {
         let netns = Netns::new("modes").unwrap();
         let line =
             format!("umask {umask}; exec {SLUICED} --disable-system --pidfile --log-file -vconsole:off");
-        let daemon = serving(&DaemonSpec::new("sh").unwrap().netns(&netns).args(["-c", &line]));
+        let daemon = DaemonSpec::new("sh").unwrap().netns(&netns).args(["-c", &line]).start().unwrap();
         vsctl(&daemon, "add-br br0");
         let [socket, file, lock, pid_file] = expected;
         let control = format!("ovs-vswitchd.{}.ctl", daemon.pid());
@@ -384,7 +384,7 @@ fn compaction_keeps_mode_owner_and_link_and_writes_to_no_other_file() {
     let spec = spec(&netns);
     let dir = spec.run_directory().clone();
     symlink("real.db", dir.join("conf.db")).unwrap();
-    let daemon = serving(&spec);
+    let daemon = spec.start().unwrap();
     vsctl(&daemon, "--no-wait add-br br0 -- set bridge br0 other_config:kept=yes");
     let (real, victim) = (dir.join("real.db"), dir.join("victim"));
     std::fs::write(&victim, "precious").unwrap();
@@ -459,7 +459,7 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     let netns = Netns::new("save").unwrap();
     let spec = spec(&netns);
     let dir = spec.run_directory().clone();
-    let daemon = serving(&spec);
+    let daemon = spec.start().unwrap();
     vsctl(
         &daemon,
         "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow14,OpenFlow15 \
@@ -478,7 +478,7 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     }
     let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
     daemon.stop().unwrap();
-    let daemon = serving(&spec.rundir(&dir));
+    let daemon = spec.rundir(&dir).start().unwrap();
     let dump = |verb: &str| daemon.ovs("ovs-ofctl", &["-OOpenFlow15", verb, "br0"]).unwrap().stdout;
     wait_for(LIMIT, "the bridge", || testkit::listens(&dir.join("br0.mgmt"))).unwrap();
     let all = || ["dump-tlv-map", "dump-groups", "dump-flows"].map(dump).concat();
@@ -504,7 +504,7 @@ fn ovs_save_keeps_rules_with_meters() {
     let netns = Netns::new("meters").unwrap();
     let spec = spec(&netns);
     let dir = spec.run_directory().clone();
-    let daemon = serving(&spec);
+    let daemon = spec.start().unwrap();
     vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow15");
     for words in [
         ["add-meter", "br0", "meter=3,pktps,burst,bands=type=drop,rate=1000,burst_size=7"],
@@ -517,7 +517,7 @@ fn ovs_save_keeps_rules_with_meters() {
     let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
     vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
     daemon.stop().unwrap();
-    let daemon = serving(&spec.rundir(&dir));
+    let daemon = spec.rundir(&dir).start().unwrap();
     wait_for(LIMIT, "the bridge", || testkit::listens(&dir.join("br0.mgmt"))).unwrap();
     let dump = |words: &[&str]| {
         daemon.ovs("ovs-ofctl", &[&["-OOpenFlow15"], words, &["br0"]].concat()).unwrap().stdout
@@ -538,7 +538,7 @@ fn the_embedded_database_answers_as_ovsdb_server() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovsdb-client");
     let netns = Netns::new("dbctl").unwrap();
-    let daemon = serving(&spec(&netns));
+    let daemon = spec(&netns).start().unwrap();
     let dir = daemon.rundir().clone();
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
     let (own, extra) = (format!("punix:{}", path("db.sock")), format!("punix:{}", path("x.sock")));
@@ -597,7 +597,7 @@ fn system_statistics_are_written_when_enabled() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let netns = Netns::new("machine").unwrap();
-    let daemon = serving(&spec(&netns));
+    let daemon = spec(&netns).start().unwrap();
     let get =
         |key: &str| vsctl(&daemon, &format!("--if-exists get open . statistics:{key}")).replace('"', "");
     assert_eq!(get("cpu"), "");

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, PYTHON, SLUICED, appctl_output, ping_all, serving, spec, start, switch, vsctl, vsctl_output,
-    wait_log, wait_until,
+    LIMIT, PYTHON, SLUICED, appctl_output, ping_all, spec, start, switch, vsctl, vsctl_output, wait_log,
+    wait_until,
 };
 
 /// A client of a JSON-RPC socket.
@@ -245,7 +245,7 @@ fn a_crash_loses_no_acknowledged_transaction() {
     let net = Topology::new(2).unwrap();
     let spec = spec(&net.switch);
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
-    let mut daemon = serving(&spec);
+    let mut daemon = spec.start().unwrap();
     vsctl(&daemon, &format!("add-br br0 -- add-port br0 {} -- add-port br0 gone", two.port));
     vsctl(&daemon, &format!("add-port br0 {} -- del-port gone", one.port));
     let before = numbers(&daemon);
@@ -275,7 +275,7 @@ fn a_crash_loses_no_acknowledged_transaction() {
         .unwrap();
         daemon.crash().unwrap();
         let acknowledged = writer.join().unwrap();
-        daemon = serving(&spec);
+        daemon = spec.start().unwrap();
         let kept: u64 = vsctl(&daemon, &key).trim_matches('"').parse().unwrap();
         // The unacknowledged transaction may be present or not.
         assert!(kept == acknowledged || kept == acknowledged + 1, "{acknowledged} acknowledged, {kept} kept");
@@ -345,7 +345,7 @@ fn a_torn_tail_is_truncated_and_logged() {
     let tail = b"OVSDB JSON 90 0123456789012345678901234567890123456789\n{\"Bridge\":";
     for cut in [tail.len(), 20, 1] {
         std::fs::write(&file, [&contents[..], &tail[..cut]].concat()).unwrap();
-        let daemon = serving(&spec(&netns).rundir(&dir));
+        let daemon = spec(&netns).rundir(&dir).start().unwrap();
         wait_log(&daemon, "cut off");
         assert_eq!(vsctl(&daemon, "get Bridge br0 external_ids:last"), "one");
         vsctl(&daemon, &format!("set Bridge br0 external_ids:after{cut}=yes"));
@@ -380,7 +380,7 @@ fn a_file_of_another_schema_is_copied_before_its_conversion() {
         r#"["Open_vSwitch", {"op": "update", "table": "Bridge", "where": [], "row": {"hue": "red"}}]"#,
     ]);
     let before = std::fs::read(&file).unwrap();
-    let daemon = serving(&spec(&netns).rundir(&dir));
+    let daemon = spec(&netns).rundir(&dir).start().unwrap();
     let copy = dir.join("conf.db.backup9.0.0-1717");
     assert_eq!(std::fs::read(&copy).unwrap(), before);
     let log = daemon.log();
@@ -563,7 +563,7 @@ fn a_full_disk_aborts_only_the_transaction() {
     let spec = DaemonSpec::new("sh").unwrap().netns(&net.switch).args(["-c", &script]);
     let disk = spec.run_directory().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let daemon = serving(&spec.env("OVS_DBDIR", &disk));
+    let daemon = spec.env("OVS_DBDIR", &disk).start().unwrap();
     vsctl(&daemon, &format!("add-br br0 -- add-port br0 {} -- add-port br0 {}", one.port, two.port));
     let value = "x".repeat(20_000);
     let mut kept = 0;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use testkit::{Capture, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
 
-use super::helpers::{serving, spec, vsctl};
+use super::helpers::{spec, vsctl};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The switch's namespace, and a switch with the bridge `br0`.
 fn lab() -> (Topology, Daemon) {
     let net = Topology::new(1).unwrap();
-    let daemon = serving(&spec(&net.switch));
+    let daemon = spec(&net.switch).start().unwrap();
     vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
     (net, daemon)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Cmd, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, require_userspace, serving, spec, switch, vsctl, wait_log, wait_until};
+use crate::helpers::{LIMIT, appctl, require_userspace, spec, switch, vsctl, wait_log, wait_until};
 
 /// The process that succeeded a daemon, in its run directory. Dropped, it ends.
 struct Successor {
@@ -418,7 +418,7 @@ fn neighbours_see_no_change_of_bfd_and_lacp() {
     require_userspace!("a datapath of the kernel stays as it is");
     let (here, there) = (Netns::new("here").unwrap(), Netns::new("there").unwrap());
     let links: Vec<_> = (0..2).map(|_| testkit::veth(&here, &there).unwrap()).collect();
-    let (ours, theirs) = (serving(&spec(&here)), serving(&spec(&there)));
+    let (ours, theirs) = (spec(&here).start().unwrap(), spec(&there).start().unwrap());
     for (daemon, netns, [bfd, lacp]) in
         [(&ours, &here, [&links[0].0, &links[1].0]), (&theirs, &there, [&links[0].1, &links[1].1])]
     {

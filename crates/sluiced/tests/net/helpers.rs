@@ -59,15 +59,7 @@ pub(crate) fn datapath_name() -> &'static str {
 
 /// Starts a daemon in a namespace, with its own database.
 pub(crate) fn start(netns: &Netns) -> Daemon {
-    serving(&spec(netns))
-}
-
-/// Starts a daemon and waits until it listens: the pid file exists before the sockets.
-pub(crate) fn serving(spec: &DaemonSpec) -> Daemon {
-    let daemon = spec.start().unwrap();
-    let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
-    wait_for(LIMIT, "the control socket", || testkit::listens(&socket)).unwrap();
-    daemon
+    spec(netns).start().unwrap()
 }
 
 /// A switch `br0` with a port for each of this number of hosts.

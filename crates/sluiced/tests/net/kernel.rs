@@ -46,14 +46,7 @@ pub(crate) fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
 }
 
 pub(crate) fn start(netns: &Netns, dir: &RunDir) -> Daemon {
-    serving(&spec(netns, dir))
-}
-
-fn serving(spec: &DaemonSpec) -> Daemon {
-    let daemon = spec.start().unwrap();
-    let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
-    wait_for(LIMIT, "the control socket", || testkit::listens(&socket)).unwrap();
-    daemon
+    spec(netns, dir).start().unwrap()
 }
 
 /// The line that adds `br0` with a port for each host. A guest may take longer from a packet to the listing of its flow
@@ -261,19 +254,15 @@ impl Stock {
 
     /// Starts Sluice on its own database.
     pub(crate) fn serve(&self, netns: &Netns) -> Daemon {
-        serving(&spec(netns, &self.dir).args([self.dir.db()]))
+        spec(netns, &self.dir).args([self.dir.db()]).start().unwrap()
     }
 
     pub(crate) fn start(&self, netns: &Netns) -> Daemon {
         testkit::wait_for_processors().unwrap();
         let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(netns).rundir(&self.dir);
-        serving(&spec.args([
-            &self.dir.db(),
-            "--pidfile",
-            "--log-file",
-            "-vconsole:off",
-            "--overwrite-pidfile",
-        ]))
+        spec.args([&self.dir.db(), "--pidfile", "--log-file", "-vconsole:off", "--overwrite-pidfile"])
+            .start()
+            .unwrap()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use testkit::{Daemon, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, serving, spec, start, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, spec, start, vsctl, wait_until};
 use crate::overlays::stock;
 use crate::partners::is_known_or_skip;
 
@@ -107,7 +107,7 @@ fn links_agree_with_the_stock_switch() {
 fn links_agree_with_another_sluice() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
-    both_sides_agree(["passive", "active"], |netns, dir| vec![serving(&spec(netns).rundir(dir))]);
+    both_sides_agree(["passive", "active"], |netns, dir| vec![spec(netns).rundir(dir).start().unwrap()]);
 }
 
 /// Two links to a namespace. Ours have LACP, one key, and wait for the partner; theirs are down.

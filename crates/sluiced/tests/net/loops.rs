@@ -2,7 +2,7 @@
 
 use testkit::{Daemon, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{BROADCAST, Frame, LIMIT, appctl, seen, send, serving, spec, vsctl, watch};
+use crate::helpers::{BROADCAST, Frame, LIMIT, appctl, seen, send, spec, vsctl, watch};
 
 /// Milliseconds that the clock of a switch moves at a time.
 const WARP: &str = "time/warp 500 500";
@@ -25,7 +25,7 @@ enum Third {
 fn ring(protocol: &str, timers: &str, third: Third) {
     let net = Topology::new(2).unwrap();
     // Dummy mode has a clock to move; the ports are devices.
-    let daemon = serving(&spec(&net.switch).args(["--enable-dummy"]));
+    let daemon = spec(&net.switch).args(["--enable-dummy"]).start().unwrap();
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     for (a, b) in [("c1a", "c1b"), ("c2a", "c2b"), ("c3a", "c3b")] {
         net.switch.ip(&format!("link add {a} type veth peer name {b}")).unwrap();

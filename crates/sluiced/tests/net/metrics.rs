@@ -369,7 +369,7 @@ fn a_scrape_of_many_ports_costs_the_main_loop_little() {
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1]);
     let netns = Netns::new("metrics").unwrap();
-    let daemon = crate::helpers::serving(&crate::helpers::spec(&netns).args(["--enable-dummy=override"]));
+    let daemon = crate::helpers::spec(&netns).args(["--enable-dummy=override"]).start().unwrap();
     let mut line = "add-br br0 -- set Bridge br0 datapath_type=dummy".to_string();
     for n in 0..many() {
         line += &format!(" -- add-port br0 p{n} -- set Interface p{n} type=dummy");

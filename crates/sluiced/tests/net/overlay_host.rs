@@ -3,7 +3,7 @@
 
 use testkit::{Daemon, Netns, RunDir, Topology, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, ping_all, unreachable, vsctl, wait_until};
 use crate::overlays::{HERE, THERE, contents, require_overlay_to_stock, spec, stock, tunnel};
 
 /// MTU of the hosts: 1500 bytes less the outer headers.
@@ -62,7 +62,7 @@ fn an_overlay_host_keeps_its_connections_when_a_wire_fails() {
         far.set_offloads(there, false).unwrap();
         net.switch.set_offloads(here, false).unwrap();
     }
-    let ours = serving(&spec(&net.switch, &dir));
+    let ours = spec(&net.switch, &dir).start().unwrap();
     let theirs = stock(&far, &far_dir);
     let theirs = &theirs[0];
     configure(&ours, &net.switch, [&wires[0].0, &wires[1].0], [HERE, THERE]);

@@ -9,7 +9,7 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, SLUICED, appctl, require_userspace, serving, unreachable, vsctl};
+use crate::helpers::{LIMIT, SLUICED, appctl, require_userspace, unreachable, vsctl};
 
 const HYPERVISORS: usize = 3;
 const MACHINES: usize = 8;
@@ -208,7 +208,7 @@ impl Lab {
         if here == 1 {
             args.push("--without=ranking");
         }
-        let daemon = serving(&spec.args(args));
+        let daemon = spec.args(args).start().unwrap();
         let mut line = format!(
             "set Open_vSwitch . other_config:emc-insert-inv-prob=0 \
              -- add-br br-phy -- set Bridge br-phy datapath_type=netdev -- add-port br-phy {uplink} \

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testkit::{Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, patience, wait_for};
 
-use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, serving, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, unreachable, vsctl, wait_until};
 
 /// MTU of the hosts: 1500 bytes less the outer headers.
 const INNER_MTU: u32 = 1420;
@@ -44,7 +44,7 @@ impl Lab {
     pub(crate) fn new(tag: &str) -> Lab {
         let net = Topology::new(2).unwrap();
         let dir = RunDir::new(tag).unwrap();
-        let daemon = serving(&spec(&net.switch, &dir));
+        let daemon = spec(&net.switch, &dir).start().unwrap();
         let far = &net.hosts[1];
         far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
         far.netns.add_addr(&far.dev, &format!("{THERE}/24")).unwrap();
@@ -225,7 +225,7 @@ impl Pair {
 
     /// With Sluice at both ends.
     pub(crate) fn of_ours(tag: &str) -> Pair {
-        Pair::new(tag, |netns, dir| vec![serving(&spec(netns, dir))])
+        Pair::new(tag, |netns, dir| vec![spec(netns, dir).start().unwrap()])
     }
 
     /// The switch in the remote namespace.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, Signal, pace, require_netns, require_programs};
 
 use crate::external_db::{create, serve};
-use crate::helpers::{SLUICED, serving, spec, vsctl, wait_log};
+use crate::helpers::{SLUICED, spec, vsctl, wait_log};
 
 /// Time over which processor time is counted.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ fn a_daemon_without_its_peers_rests() {
     let netns = Netns::new("nopeer").unwrap();
     netns.up("lo").unwrap();
     let start = |bridge: &str, controller: &str| {
-        let daemon = serving(&spec(&netns));
+        let daemon = spec(&netns).start().unwrap();
         vsctl(&daemon, &format!("add-br {bridge} -- set-controller {bridge} {controller}"));
         vsctl(&daemon, "set-manager tcp:127.0.0.1:1 ssl:127.0.0.1:1");
         daemon
@@ -78,7 +78,7 @@ fn a_daemon_without_its_peers_rests() {
     let keyless = start("br1", "ssl:127.0.0.1:1");
     wait_log(&keyless, "SSL/TLS is not usable: no private key is configured");
     let full = DaemonSpec::new(SLUICED).unwrap().netns(&netns);
-    let full = serving(&full.args(["--log-file=/dev/full", "-vconsole:off", "--disable-system"]));
+    let full = full.args(["--log-file=/dev/full", "-vconsole:off", "--disable-system"]).start().unwrap();
     vsctl(&full, "add-br br2 -- add-port br2 missing");
     assert_at_rest(&[("controller refused", &refused), ("no key", &keyless), ("log unwritable", &full)]);
 }

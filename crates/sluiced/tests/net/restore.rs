@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use testkit::{Daemon, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, serving, spec, vsctl, wait_log, wait_until};
+use crate::helpers::{LIMIT, appctl, spec, vsctl, wait_log, wait_until};
 
 /// The bridge of the tests.
 const BRIDGE: &str = "add-br br0 -- set Bridge br0 fail_mode=secure \
@@ -32,13 +32,13 @@ table=3,priority=32768,tcp actions=clone(push_vlan:0x8100,set_field:4099->vlan_v
 fn first() -> (Netns, RunDir, Daemon) {
     let netns = Netns::new("restore").unwrap();
     let run = RunDir::new("restore").unwrap();
-    let daemon = serving(&spec(&netns).rundir(&run));
+    let daemon = spec(&netns).rundir(&run).start().unwrap();
     (netns, run, daemon)
 }
 
 /// Starts a switch in a run directory, perhaps that of an earlier one.
 fn start_in(netns: &Netns, run: &RunDir) -> Daemon {
-    let daemon = serving(&spec(netns).rundir(run));
+    let daemon = spec(netns).rundir(run).start().unwrap();
     wait_for(LIMIT, "the bridge", || {
         daemon.tool("ovs-appctl").args(["dpif/show"]).output().is_ok_and(|out| out.stdout.contains("br0"))
     })

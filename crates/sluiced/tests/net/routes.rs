@@ -2,7 +2,7 @@
 
 use testkit::{Daemon, Netns, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, appctl_output, serving, spec, start};
+use crate::helpers::{LIMIT, appctl, appctl_output, spec, start};
 
 /// Routes added at once in the test of many.
 const MANY: usize = 5000;
@@ -62,7 +62,7 @@ fn routes_of_the_kernel_are_there_from_the_start() {
         Cached: 2001:cafe::/64 dev sl-a SRC 2001:cafe::88\n";
     assert_eq!(shown(&daemon), expected);
     assert_eq!(lookup(&daemon, "8.8.8.8"), "src 10.0.0.1 gateway 10.0.0.254 dev sl-a");
-    let without = serving(&spec(&netns).args(["--disable-system-route"]));
+    let without = spec(&netns).args(["--disable-system-route"]).start().unwrap();
     assert_eq!(shown(&without), "Route Table:\n");
 }
 
@@ -202,7 +202,7 @@ fn many_routes_come_and_go() {
     wait_for(LIMIT, "all routes", || count() == MANY).unwrap();
     assert_eq!(lookup(&daemon, "20.7.7.7"), "src 10.0.0.1 gateway 10.0.0.9 dev sl-a");
     // From the start, in one dump.
-    let other = serving(&spec(&netns).args(["--enable-dummy"]));
+    let other = spec(&netns).args(["--enable-dummy"]).start().unwrap();
     let first = appctl(&other, "ovs/route/show");
     assert_eq!(first.lines().filter(|l| l.starts_with("Cached: 20.")).count(), MANY);
     assert_eq!(appctl(&other, "coverage/read-counter route_table_dump"), "1\n");

@@ -1,7 +1,7 @@
 //! Every drop is counted once, by its reason, at its port, in the totals and in the database.
 
 use crate::helpers::{
-    BROADCAST, Frame, LIMIT, TOOLS, appctl, require_userspace, send, serving, spec, switch, vsctl, wait_until,
+    BROADCAST, Frame, LIMIT, TOOLS, appctl, require_userspace, send, spec, switch, vsctl, wait_until,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ fn ports_report_features_and_counters_of_their_devices() {
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1], "ovs-ofctl");
     let net = Topology::new(1).unwrap();
-    let daemon = serving(&spec(&net.switch).args(["--enable-dummy"]));
+    let daemon = spec(&net.switch).args(["--enable-dummy"]).start().unwrap();
     let veth = &net.hosts[0].port;
     vsctl(&daemon, "set Open_vSwitch . other_config:stats-update-interval=5000");
     vsctl(&daemon, &format!("add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 {veth}"));
@@ -192,7 +192,7 @@ fn dummies_count_received_packets_by_queue() {
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1]);
     let net = Topology::new(0).unwrap();
-    let daemon = serving(&spec(&net.switch).args(["--enable-dummy"]));
+    let daemon = spec(&net.switch).args(["--enable-dummy"]).start().unwrap();
     vsctl(&daemon, "set Open_vSwitch . other_config:stats-update-interval=5000");
     vsctl(
         &daemon,

@@ -1,6 +1,6 @@
 //! The traced system calls of a burst: one sendmmsg(2) per output port, and its fallback.
 
-use crate::helpers::{BROADCAST, Frame, LIMIT, seen, send, serving, spec, vsctl, watch};
+use crate::helpers::{BROADCAST, Frame, LIMIT, seen, send, spec, vsctl, watch};
 use std::collections::BTreeMap;
 use testkit::{
     Capture, Cmd, Daemon, Running, Signal, TempDir, Topology, require_netns, require_programs,
@@ -122,7 +122,7 @@ fn wait_stopped(daemon: &Daemon) {
 
 /// A switch with one flow and its megaflow, which forwards frames of the first host to two others.
 pub(crate) fn fan_out(net: &Topology, args: &[&str]) -> Daemon {
-    let daemon = serving(&spec(&net.switch).args(args.iter().copied()));
+    let daemon = spec(&net.switch).args(args.iter().copied()).start().unwrap();
     let mut line = "set Open_vSwitch . other_config:max-idle=120000 -- add-br br0 -- set Bridge br0 \
                     fail_mode=secure"
         .to_string();

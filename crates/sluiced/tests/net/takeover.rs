@@ -3,7 +3,7 @@
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, Signal, require_netns, require_programs};
 
 use crate::external_db::{create, serve};
-use crate::helpers::{LIMIT, SLUICED, TOOLS, serving, spec, vsctl, wait_log, wait_until};
+use crate::helpers::{LIMIT, SLUICED, TOOLS, spec, vsctl, wait_log, wait_until};
 
 const REPLACED: &str = "the database server is gone and has no successor: serving";
 
@@ -32,7 +32,7 @@ fn a_switch_takes_the_role_of_a_killed_one() {
     require_programs!(TOOLS[0], TOOLS[1]);
     for stopped in [false, true] {
         let netns = Netns::new("killed").unwrap();
-        let mut first = serving(&spec(&netns));
+        let mut first = spec(&netns).start().unwrap();
         vsctl(&first, "add-br br0");
         if stopped {
             first.signal(Signal::STOP).unwrap();

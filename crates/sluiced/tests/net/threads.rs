@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{Daemon, Host, Netns, Running, require_netns, require_programs, wait_for};
 
 use crate::helpers::{BROADCAST, Frame, kernel_rx_packets};
-use crate::helpers::{LIMIT, PYTHON, appctl, appctl_output, send, spec, switch, vsctl, wait_log};
+use crate::helpers::{LIMIT, PYTHON, appctl, appctl_output, send, switch, vsctl, wait_log};
 
 /// Waits until one host reaches another.
 fn reach(from: &Host, to: &Host) {
@@ -444,7 +444,7 @@ fn pmd_commands_of_dummies() {
     require_programs!("ovs-vsctl", "ovs-appctl");
     require_netns!();
     let netns = Netns::new("dummies").unwrap();
-    let daemon = crate::helpers::serving(&spec(&netns).args(["--enable-dummy"]));
+    let daemon = crate::helpers::spec(&netns).args(["--enable-dummy"]).start().unwrap();
     vsctl(&daemon, "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure");
     assert_eq!(appctl(&daemon, "dpif-netdev/pmd-rxq-show"), "Displaying last 60 seconds pmd usage %\n");
     vsctl(&daemon, "add-port br0 p0 -- set Interface p0 type=dummy-pmd options:n_rxq=4");

@@ -8,9 +8,7 @@ use testkit::{
     Cmd, Daemon, Netns, Pki, RunDir, Running, Signal, patience, require_netns, require_programs, wait_for,
 };
 
-use crate::helpers::{
-    LIMIT, PYTHON, SLUICED, appctl, serving, spec, vsctl, vsctl_output, wait_log, wait_until,
-};
+use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, spec, vsctl, vsctl_output, wait_log, wait_until};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const OPENFLOW: &str = "ssl:127.0.0.1:6653";
@@ -31,7 +29,7 @@ fn set_ssl(pki: &Pki, ca: &str) -> String {
 impl Lab {
     fn new(line: &str) -> Lab {
         let (pki, netns) = (Pki::new().unwrap(), Netns::new("tls").unwrap());
-        let daemon = serving(&spec(&netns).args(["--enable-dummy"]));
+        let daemon = spec(&netns).args(["--enable-dummy"]).start().unwrap();
         let ssl = set_ssl(&pki, &pki.ca("controller"));
         vsctl(&daemon, &format!("{ssl} -- add-br br0 -- set bridge br0 datapath_type=dummy {line}"));
         Lab { pki, netns, daemon }
@@ -276,7 +274,7 @@ fn keys_of_the_command_line_may_be_those_of_the_database() {
     let protocols = ["--ssl-protocols=TLSv1.2", "--ssl-ciphers=ECDHE+AESGCM", "--enable-dummy"];
     // As `ovs-ctl` starts ovsdb-server, and by TLS.
     let remotes = ["--remote=db:Open_vSwitch,Open_vSwitch,manager_options", "--remote=pssl:6640:127.0.0.1"];
-    let daemon = serving(&spec(&netns).args(options).args(protocols).args(remotes));
+    let daemon = spec(&netns).args(options).args(protocols).args(remotes).start().unwrap();
     let ssl = set_ssl(&pki, &pki.ca("controller"));
     vsctl(
         &daemon,

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 
 use testkit::{Daemon, Host, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{
-    LIMIT, appctl, keep_flows, ping_all, serving, unreachable, vsctl, vsctl_output, wait_until,
-};
+use crate::helpers::{LIMIT, appctl, keep_flows, ping_all, unreachable, vsctl, vsctl_output, wait_until};
 use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
 
 /// Underlay addresses of the switch and of the remote machine.
@@ -97,7 +95,7 @@ fn hosts_reach_each_other_through_each_tunnel_type() {
     let far = Far::new();
     let (host, switch) = (far.host(), &far.net.switch);
     let dir = RunDir::new("tunnels").unwrap();
-    let daemon = serving(&spec(switch, &dir));
+    let daemon = spec(switch, &dir).start().unwrap();
     vsctl(&daemon, &far.bridge());
     keep_flows(&daemon);
     let plain = format!("key=5, remote_ip={THERE}");
@@ -134,7 +132,7 @@ fn tunnels_share_a_device_and_flows_select_them() {
     let far = Far::new();
     let (host, switch, there) = (far.host(), &far.net.switch, &far.there().netns);
     let dir = RunDir::new("shared").unwrap();
-    let daemon = serving(&spec(switch, &dir));
+    let daemon = spec(switch, &dir).start().unwrap();
     vsctl(&daemon, &far.bridge());
     keep_flows(&daemon);
     far.device("t5", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.5.2/24");
@@ -183,7 +181,7 @@ fn tunnels_follow_their_options_and_report_errors() {
     let far = Far::new();
     let (host, switch) = (far.host(), &far.net.switch);
     let dir = RunDir::new("options").unwrap();
-    let daemon = serving(&spec(switch, &dir));
+    let daemon = spec(switch, &dir).start().unwrap();
     vsctl(&daemon, &far.bridge());
     keep_flows(&daemon);
     far.device("t0", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472"), "10.0.0.2/16");

@@ -3,7 +3,7 @@
 
 use testkit::{Daemon, Netns, RunDir, Topology, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, ping_all, unreachable, vsctl, wait_until};
 use crate::overlays::{HERE, HERE6, THERE, THERE6, require_overlay, spec, tunnel};
 
 const MAC: &str = "02:00:00:00:00:55";
@@ -42,8 +42,8 @@ impl Lab {
         let dirs = ["here", "there"].map(|tag| RunDir::new(tag).unwrap());
         let (host, far) = (&net.hosts[0], &net.hosts[1]);
         far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
-        let here = serving(&spec(&net.switch, &dirs[0]));
-        let there = serving(&spec(&far.netns, &dirs[1]));
+        let here = spec(&net.switch, &dirs[0]).start().unwrap();
+        let there = spec(&far.netns, &dirs[1]).start().unwrap();
         bridges(&here, &far.port);
         vsctl(&here, &format!("add-port br-int {}", host.port));
         bridges(&there, &far.dev);

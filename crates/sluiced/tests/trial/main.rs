@@ -25,7 +25,7 @@ use scenario::Scenario;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
-use switches::{Layout, Switch};
+use switches::{Layout, SILENT, Switch};
 use testkit::{require_netns, require_programs};
 
 /// Scenarios of the recording for each layout, and packets of each.
@@ -50,6 +50,8 @@ const ASSERTIONS: &[&str] = &[
     // It nests more actions than a netlink attribute holds.
     "assertion !nl_attr_oversized(msg->size - offset - NLA_HDRLEN) failed in nl_msg_end_nested()",
 ];
+/// One packet in this many may be left out.
+const LEFT_OUT_MAX: usize = 50;
 /// Maximum differences printed; all are counted.
 const SHOWN: usize = 60;
 
@@ -144,8 +146,12 @@ fn settled(
 }
 
 /// Whether the stock switch ended by an assertion of the list, or by corrupt memory, which the kernel or glibc finds at some
-/// time after the packet (seed 1068: a service header in front of labels, popped again).
+/// time after the packet, or which makes it wait for a lock for ever (seed 1068: a service header in front of labels, popped
+/// again).
 fn is_known(last_words: &str) -> bool {
+    if last_words.ends_with(SILENT) {
+        return true;
+    }
     let is_asserted = last_words.contains("assertion ");
     let is_corrupt =
         ["signal: 6 (SIGABRT)", "signal: 11 (SIGSEGV)"].iter().any(|end| last_words.contains(end));
@@ -168,8 +174,10 @@ fn answers_of_both_switches() {
         comparison.run(layout, seeds.clone(), packets);
     }
     let Comparison { tally, left_out, disputes, .. } = comparison;
-    println!("{left_out} packets left out, over which the stock switch ends");
-    assert_eq!(tally.compared + left_out, Layout::ALL.len() * seeds.count() * packets);
+    println!("{left_out} packets left out, over which the stock switch ends or falls silent");
+    let all = Layout::ALL.len() * seeds.count() * packets;
+    assert_eq!(tally.compared + left_out, all);
+    assert!(left_out * LEFT_OUT_MAX <= all, "{left_out} of {all} packets left out");
     let shown = &disputes[..disputes.len().min(SHOWN)];
     println!("{} rules that one switch alone refuses:\n{}", disputes.len(), shown.join("\n"));
     tally.conclude(SHOWN, asked.is_none());
@@ -180,7 +188,7 @@ fn answers_of_both_switches() {
 #[derive(Default)]
 struct Comparison {
     tally: Tally,
-    /// Packets over which the stock switch ends.
+    /// Packets over which the stock switch ends or falls silent.
     left_out: usize,
     /// Rules that one switch alone refuses.
     disputes: Vec<String>,
@@ -192,6 +200,12 @@ impl Comparison {
     fn run(&mut self, layout: Layout, seeds: Range<u64>, packets: usize) {
         let (mut ours, mut theirs) = (Switch::sluice(layout), Switch::stock(layout));
         for seed in seeds {
+            if testkit::long() {
+                eprintln!(
+                    "{layout:?}, seed {seed}: {} compared, {} left out",
+                    self.tally.compared, self.left_out
+                );
+            }
             if let Err(why) = theirs.is_alive() {
                 assert!(is_known(&why), "before seed {seed}: {why}");
                 theirs = Switch::stock(layout);

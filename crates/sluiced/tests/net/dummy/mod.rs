@@ -40,7 +40,7 @@ mod vlans;
 mod warped;
 mod zones;
 
-use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
+use crate::helpers::{appctl, appctl_output, spec, vsctl, wait_until};
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
 
 /// A switch of dummies with the set-up of the recordings; the clock is stopped.
@@ -67,7 +67,7 @@ impl Lab {
 
     fn empty() -> Lab {
         let netns = Netns::new("dummy").unwrap();
-        let daemon = serving(&spec(&netns).args(["--enable-dummy"]));
+        let daemon = spec(&netns).args(["--enable-dummy"]).start().unwrap();
         Lab { _netns: netns, daemon }
     }
 
@@ -342,7 +342,7 @@ fn frames_are_captured_and_cross_streams() {
 fn override_replaces_every_device_by_a_dummy() {
     require!();
     let netns = Netns::new("dummy").unwrap();
-    let daemon = serving(&spec(&netns).args(["--enable-dummy=override"]));
+    let daemon = spec(&netns).args(["--enable-dummy=override"]).start().unwrap();
     vsctl(
         &daemon,
         "add-br br0 -- add-port br0 p1 -- add-port br0 t1 -- set Interface t1 type=tap \
@@ -459,7 +459,7 @@ fn an_invalid_setting_leaves_the_port_unchanged() {
 fn queues_stay_on_the_numa_node_of_their_port() {
     require!();
     let netns = Netns::new("dummy").unwrap();
-    let daemon = serving(&spec(&netns).args(["--enable-dummy", "--dummy-numa=0,0,1,1"]));
+    let daemon = spec(&netns).args(["--enable-dummy", "--dummy-numa=0,0,1,1"]).start().unwrap();
     vsctl(
         &daemon,
         "set Open_vSwitch . other_config:pmd-cpu-mask=0xff -- add-br br0 -- set Bridge br0 datapath_type=dummy \

@@ -5,7 +5,7 @@
 
 use super::Lab;
 use super::texts::session;
-use crate::helpers::{appctl_output, serving, spec, vsctl};
+use crate::helpers::{appctl_output, spec, vsctl};
 use serde_json::{Value, json};
 use testkit::{Netns, require_netns, require_programs};
 
@@ -26,7 +26,7 @@ fn check(lab: &Lab, table: &[(&str, &str)]) {
 
 fn lab() -> Lab {
     let netns = Netns::new("dummy").unwrap();
-    let daemon = serving(&spec(&netns).args(["--enable-dummy", "--disable-system-route"]));
+    let daemon = spec(&netns).args(["--enable-dummy", "--disable-system-route"]).start().unwrap();
     let lab = Lab { _netns: netns, daemon };
     vsctl(
         &lab.daemon,

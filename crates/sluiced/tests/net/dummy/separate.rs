@@ -2,7 +2,7 @@
 
 use super::commands::refused;
 use super::{FROM_5_TO_7, Lab};
-use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
+use crate::helpers::{LIMIT, appctl, spec, vsctl};
 use testkit::{Topology, reachable, require_netns, require_programs};
 
 /// The ports of a datapath, as `dpctl/show` lists them.
@@ -117,7 +117,7 @@ fn hosts_reach_each_other_through_flows_added_by_command() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let net = Topology::new(2).unwrap();
-    let daemon = serving(&spec(&net.switch));
+    let daemon = spec(&net.switch).start().unwrap();
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     appctl(&daemon, &format!("dpctl/add-dp netdev@sep {} {}", one.port, two.port));
     // Its local port is a device, as in stock switches.

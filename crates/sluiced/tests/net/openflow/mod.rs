@@ -57,7 +57,7 @@ impl Lab {
                 .unwrap();
         }
         // Dummy mode permits test actions.
-        let daemon = helpers::serving(&helpers::spec(&net.switch).args(["--enable-dummy"]));
+        let daemon = helpers::spec(&net.switch).args(["--enable-dummy"]).start().unwrap();
         let lab = Lab { net, daemon };
         let mut line = "add-br br0 -- set bridge br0 fail_mode=secure".to_string();
         for (n, port) in (1..).zip(lab.net.ports()) {
