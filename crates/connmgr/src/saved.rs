@@ -19,6 +19,8 @@ use serde_json::{Map, Value, json};
 /// Most bytes of unprocessed input and of unsent output, of each.
 const BYTES_MAX: usize = 12 << 10;
 
+const NO_SESSION: &str = "no version is agreed yet, or its peer reads no more";
+
 /// State of a connection for another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedConn {
@@ -220,17 +222,17 @@ impl SavedConn {
     }
 }
 
-/// The state of a connection, if nothing is under way.
-fn save(conn: &Conn) -> Result<SavedConn, CannotPass> {
+/// Whether a connection can pass to another process: nothing is under way.
+fn may_pass(conn: &Conn) -> Result<(), CannotPass> {
     if conn.is_over() {
         return Err(CannotPass::Ever("it is over"));
     }
     if !conn.monitors.is_empty() {
         return Err(CannotPass::Ever("it has flow monitors"));
     }
-    let Some(session) = conn.session.save() else {
-        return Err(CannotPass::Ever("no version is agreed yet, or its peer reads no more"));
-    };
+    if !conn.session.may_pass() {
+        return Err(CannotPass::Ever(NO_SESSION));
+    }
     if !conn.bundles.is_empty() || conn.commit_bytes > 0 {
         return Err(CannotPass::Now("it has an open bundle"));
     }
@@ -238,12 +240,19 @@ fn save(conn: &Conn) -> Result<SavedConn, CannotPass> {
     if conn.blocked || conn.waits || conn.flush.is_some() || has_mods {
         return Err(CannotPass::Now("a request is under way"));
     }
-    if conn.dump.is_some() || session.output.len() > BYTES_MAX {
+    if conn.dump.is_some() || conn.session.output().len() > BYTES_MAX {
         return Err(CannotPass::Now("its peer reads a long reply"));
     }
-    if session.input.len() > BYTES_MAX {
+    if conn.session.pending().len() > BYTES_MAX {
         return Err(CannotPass::Now("it has many requests"));
     }
+    Ok(())
+}
+
+/// The state of a connection, if nothing is under way.
+fn save(conn: &Conn) -> Result<SavedConn, CannotPass> {
+    may_pass(conn)?;
+    let session = conn.session.save().ok_or(CannotPass::Ever(NO_SESSION))?;
     Ok(SavedConn {
         kind: conn.kind,
         session,
@@ -289,6 +298,14 @@ fn adopt(conn: &mut Conn, saved: SavedConn, budgets: &Budgets, ctx: &BridgeCtx<'
 }
 
 impl Connmgr {
+    /// Whether a connection can pass to another process.
+    ///
+    /// # Errors
+    /// It cannot, now or ever.
+    pub fn may_pass(&self, id: ConnId) -> Result<(), CannotPass> {
+        self.conns.get(&id).map_or(Err(CannotPass::Ever("it is over")), may_pass)
+    }
+
     /// State of a connection for another process, unless something is under way. Packet-ins that wait for the rate limit stay.
     ///
     /// # Errors

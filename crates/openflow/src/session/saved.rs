@@ -44,10 +44,15 @@ impl Session {
         }
     }
 
-    /// Its state for another process; `None` unless a version is agreed and the peer reads.
+    /// Whether it can pass to another process: a version is agreed, and the peer reads.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.state, State::Up(_)) && !self.mute && !self.short
+    }
+
+    /// Its state for another process, if it [may pass](Session::may_pass).
     pub fn save(&self) -> Option<SavedSession> {
         let State::Up(version) = self.state else { return None };
-        (!self.mute && !self.short).then(|| SavedSession {
+        self.may_pass().then(|| SavedSession {
             version,
             table_id_in_command: self.options.table_id_in_command,
             next_xid: self.next_xid,

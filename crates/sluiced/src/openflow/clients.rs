@@ -63,7 +63,7 @@ impl OfBridge {
     /// Whether no connection has something under way that keeps it from passing to another process.
     fn may_pass(&self) -> bool {
         let ids = self.links.values().filter(|link| !link.conn.is_tls()).filter_map(|link| link.id);
-        ids.map(|id| self.mgr.save(id)).all(|saved| !matches!(saved, Err(CannotPass::Now(_))))
+        ids.map(|id| self.mgr.may_pass(id)).all(|may| !matches!(may, Err(CannotPass::Now(_))))
     }
 
     /// Its connections for another process, with the last reports; counts the others.

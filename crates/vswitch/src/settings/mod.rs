@@ -103,8 +103,6 @@ pub enum Effect {
         /// The reason.
         because: &'static str,
     },
-    /// Part of a row that another setting, `Table.column`, refers to: its effect is that of the other setting.
-    Within(&'static str),
 }
 
 const TEXTS: [&str; 5] = [

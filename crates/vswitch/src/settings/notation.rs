@@ -102,7 +102,6 @@ fn effect(text: &'static str) -> Option<Effect> {
             let (value, because) = rest.split_once(' ')?;
             Effect::Fixed { value, because }
         }
-        "within" => Effect::Within(rest),
         _ => return None,
     })
 }

@@ -32,10 +32,6 @@ fn rows_are_those_of_the_schema() {
             let column = table.column(row.column).unwrap();
             assert!(row.key.is_none() || column.ty.is_map(), "{name}: no map");
             assert!(row.help.ends_with('.'), "{name}");
-            if let Effect::Within(other) = row.effect {
-                let (table, _) = other.split_once('.').expect("TABLE.COLUMN");
-                assert!(super::table(table).is_some(), "{name}: {other}");
-            }
         }
     }
 }
@@ -222,11 +218,6 @@ fn no_column_is_silent() {
             let name = format!("{}.{}", rows.name, row.column);
             let column = table.column(row.column).unwrap();
             let before = bed.desired();
-            if let Effect::Within(other) = row.effect {
-                let said = |n: &crate::Notice| format!("{}.{}", n.table, n.setting) == other;
-                assert!(before.notices.iter().any(said), "{name}: {other} is not reported");
-                continue;
-            }
             // A list of interfaces cannot be empty, and a set of collectors has a bridge.
             let is_needed = ["Port.interfaces", "Flow_Sample_Collector_Set.bridge"].contains(&name.as_str());
             if !column.mutable || is_needed {
@@ -316,7 +307,7 @@ fn no_key_is_silent() {
     let mut bed = full();
     for rows in tables() {
         let keys = rows.settings.iter().filter_map(|row| Some((row, row.key?)));
-        for (row, key) in keys.filter(|(row, _)| row.is_read() && !matches!(row.effect, Effect::Within(_))) {
+        for (row, key) in keys.filter(|(row, _)| row.is_read()) {
             let types = if row.column == "options" { types_of(row) } else { vec![""] };
             for type_name in types {
                 check_key(&mut bed, rows.name, row, key, type_name);

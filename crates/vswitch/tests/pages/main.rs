@@ -90,6 +90,5 @@ fn effect(setting: &Setting, module: fn(&str) -> String, code: fn(&str) -> Strin
         }
         Effect::Refused(text) => format!("refused: {text}"),
         Effect::Fixed { value, because } => format!("none, always as with {}: {because}", code(value)),
-        Effect::Within(other) => format!("as {}", code(other)),
     }
 }
