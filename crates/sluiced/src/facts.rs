@@ -15,7 +15,7 @@ use l2proto::protocol::Table;
 use netdev::dummy::{Dummy, DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
-use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
+use ovsdb::client::{Change, ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,13 @@ pub(crate) struct FactKeeper {
     sessions: BTreeMap<String, BTreeMap<Protocol, Report>>,
     /// Addresses of the active members of bonds, by port.
     active_members: BTreeMap<String, MacAddr>,
+    /// Facts may have changed.
     dirty: bool,
+    /// Rows that changed in the database since the last comparison.
+    changed_rows: BTreeSet<Uuid>,
+    /// Facts of the last comparison, and the planner's version then.
+    last: Facts,
+    planned: u64,
     last_written: Option<i64>,
 }
 
@@ -107,6 +113,9 @@ impl FactKeeper {
             sessions: BTreeMap::new(),
             active_members: BTreeMap::new(),
             dirty: true,
+            changed_rows: BTreeSet::new(),
+            last: Facts::default(),
+            planned: 0,
             last_written: None,
         }
     }
@@ -146,9 +155,9 @@ impl FactKeeper {
         self.writeback.next_due_ms() <= now_ms
     }
 
-    /// The database changed: compare all status again. In an embedded database, creates a missing root row.
-    pub(crate) fn prepare(&mut self, db: &mut Db) {
-        self.dirty = true;
+    /// The database changed: compare the status of these rows again. In an embedded database, creates a missing root row.
+    pub(crate) fn prepare(&mut self, db: &mut Db, changes: &[Change]) {
+        self.changed_rows.extend(changes.iter().map(|change| change.uuid));
         if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
             return;
         }
@@ -167,7 +176,7 @@ impl FactKeeper {
         for (id, outcome) in db.client().take_outcomes() {
             if self.in_flight == Some(id) {
                 self.in_flight = None;
-                self.dirty = true;
+                self.dirty |= !matches!(outcome, ovsdb::client::TxnOutcome::Success { .. });
                 if let ovsdb::client::TxnOutcome::Error(why) = &outcome {
                     log::warn!(target: "bridge", "the database refused the switch's status: {why:?}");
                 }
@@ -309,7 +318,8 @@ impl FactKeeper {
         self.writeback.set_lock_held(db.client_ref().lock_state() == LockState::Held);
         let due = self.writeback.wants_statistics(now_ms);
         let newly = acknowledged.is_some() && acknowledged != self.last_written;
-        if !due && !newly && !self.dirty || self.in_flight.is_some() {
+        self.dirty |= planner.version() != self.planned;
+        if !due && !newly && !self.dirty && self.changed_rows.is_empty() || self.in_flight.is_some() {
             return;
         }
         if let Some(next_cfg) = acknowledged {
@@ -321,16 +331,25 @@ impl FactKeeper {
             self.switch.statistics = Some(wanted.unwrap_or_default());
             self.gather_statistics(planner, instances);
         }
-        let mut facts = self.facts(planner);
-        facts.switch.capabilities = self.capabilities(instances);
-        facts.managers = self.managers.clone();
-        if due {
-            facts.mirrors = mirrors(planner, instances);
-        }
-        add_egress(&mut facts, planner, &tunnels::egress(instances));
-        add_offloads(&mut facts, planner, instances.dummy_ports());
         self.writeback.set_missing(db.client_ref().missing());
-        let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
+        let replica = db.client_ref().replica();
+        let egress = tunnels::egress(instances);
+        let txn = if due || self.dirty || !egress.is_empty() {
+            let mut facts = self.facts(planner);
+            facts.switch.capabilities = self.capabilities(instances);
+            facts.managers = self.managers.clone();
+            if due {
+                facts.mirrors = mirrors(planner, instances);
+            }
+            add_egress(&mut facts, planner, &egress);
+            add_offloads(&mut facts, planner, instances.dummy_ports());
+            (self.last, self.planned) = (facts, planner.version());
+            self.writeback.next(replica, &self.last, now_ms)
+        } else {
+            self.writeback.next_of(replica, &self.last, &self.changed_rows, now_ms)
+        };
+        self.changed_rows.clear();
+        let Some(txn) = txn else {
             self.dirty = false;
             return;
         };

@@ -43,7 +43,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use vswitch::config::{MetricsAddress, affects_desired};
 use vswitch::plan::{CreateBridge, DeviceSettings, OpenInterface};
-use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
+use vswitch::{Command, Desired, OpenedInterface, Parsed, Planner, SupportedTypes};
 
 /// Steps of one configuration before the main loop serves its sockets again.
 const STEPS_PER_TURN: usize = 64;
@@ -61,6 +61,10 @@ pub struct Switch {
     /// Configurations taken over so far.
     reconfigured: u64,
     supported: SupportedTypes,
+    /// Parsed rows of the database that still hold.
+    parsed: Parsed,
+    /// The database has changes of the configuration that are not carried out.
+    is_affected: bool,
     dummies: DummyMode,
     devices: BTreeMap<String, Device>,
     streams: Streams,
@@ -155,6 +159,8 @@ impl Switch {
             bonds,
             exporters,
             supported,
+            parsed: Parsed::default(),
+            is_affected: false,
             dummies: config.dummies,
             devices: BTreeMap::new(),
             streams: Streams::default(),
@@ -357,6 +363,9 @@ impl Switch {
         }
         self.set_devices_up_or_down();
         let changes = db.client().take_changes();
+        let replica = db.client_ref().replica();
+        self.parsed.changed(replica, &changes);
+        self.is_affected |= affects_desired(replica, &changes);
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             // Devices appear and disappear also while the database is unreachable.
@@ -375,11 +384,17 @@ impl Switch {
         let first = !self.applied_once
             || std::mem::take(&mut self.waited_for_lock)
             || std::mem::take(&mut self.replans);
+        if first {
+            self.parsed.clear();
+        }
+        let is_affected = std::mem::take(&mut self.is_affected) || first;
         let replica = db.client_ref().replica();
-        let is_affected = first || affects_desired(replica, &changes);
-        let desired = is_affected.then(|| Desired::from_replica(replica, &self.supported));
+        let desired = is_affected.then(|| Desired::read(replica, &self.supported, &mut self.parsed));
         if first || !changes.is_empty() {
-            self.facts.prepare(db);
+            self.facts.prepare(db, &changes);
+            if first {
+                self.facts.changed();
+            }
             let managers = &desired.as_ref().unwrap_or(self.planner.desired()).managers;
             self.openflow.set_managers(managers.iter().filter_map(in_band_address).collect(), now_ms);
             for (target, why) in db.set_managers(managers, reactor) {

@@ -17,6 +17,6 @@ pub mod status;
 #[cfg(test)]
 mod testbed;
 
-pub use config::{Desired, Notice, SupportedTypes};
+pub use config::{Desired, Notice, Parsed, SupportedTypes};
 pub use plan::{Command, OpenedInterface, Planner};
 pub use status::{Facts, Writeback};

@@ -6,22 +6,26 @@ use std::sync::Arc;
 
 use ofproto::ports::{BridgeId, BundleId};
 use ofproto::{DpPort, MacAddr, OfPort};
-use ovsdb::client::{Client, ClientConfig, ColumnValue, LockState, Replica, TxnBuilder, TxnId, TxnOutcome};
+use ovsdb::client::{
+    Change, Client, ClientConfig, ColumnValue, LockState, Replica, TxnBuilder, TxnId, TxnOutcome,
+};
 use ovsdb::db::Database;
 use ovsdb::schema::open_vswitch;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::{Datum, SeededUuids, Uuid};
 
-use crate::config::{ControllerConfig, CtConfig, Desired, GlobalConfig, SupportedTypes};
+use crate::config::{ControllerConfig, CtConfig, Desired, GlobalConfig, Parsed, SupportedTypes};
 use crate::plan::{
     BridgeSettings, Command, DeviceSettings, OpenInterface, OpenedInterface, Planner, PortSet,
 };
+use crate::status::Facts;
 use dpif::DummyMode;
 
 pub(crate) struct Bed {
     server: Server,
     session: SessionId,
     pub(crate) client: Client,
+    parsed: Parsed,
 }
 
 pub(crate) type Columns<'a> = &'a [(&'a str, ColumnValue)];
@@ -32,7 +36,7 @@ impl Bed {
         assert!(server.add_database(Database::new(open_vswitch()), true).is_ok());
         let session = server.session_open().unwrap();
         let config = ClientConfig { lock: Some("L".into()), ..ClientConfig::all(open_vswitch()) };
-        let mut bed = Bed { server, session, client: Client::new(config) };
+        let mut bed = Bed { server, session, client: Client::new(config), parsed: Parsed::default() };
         bed.pump();
         assert_eq!(bed.client.lock_state(), LockState::Held);
         bed.txn(|txn| {
@@ -148,8 +152,21 @@ impl Bed {
         self.txn(|txn| txn.update(table, row, [(column, value.into())]));
     }
 
-    pub(crate) fn desired(&self) -> Desired {
-        Desired::from_replica(self.replica(), &SupportedTypes::userspace().with_dummies(DummyMode::Beside))
+    /// Changes of rows since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        let changes = self.client.take_changes();
+        self.parsed.changed(self.client.replica(), &changes);
+        changes
+    }
+
+    /// The configuration, read with results of the last time, which must not be told from one read anew.
+    pub(crate) fn desired(&mut self) -> Desired {
+        let supported = SupportedTypes::userspace().with_dummies(DummyMode::Beside);
+        self.take_changes();
+        let Bed { client, parsed, .. } = self;
+        let desired = Desired::read(client.replica(), &supported, parsed);
+        assert_eq!(desired, Desired::from_replica(client.replica(), &supported));
+        desired
     }
 }
 
@@ -174,6 +191,8 @@ pub(crate) struct Fake {
     pub(crate) global: Option<Arc<GlobalConfig>>,
     pub(crate) conntrack: BTreeMap<String, Arc<CtConfig>>,
     pub(crate) next_dp_port: u32,
+    /// The planner's version and facts of the last settled state.
+    pub(crate) shown: Option<(u64, Facts)>,
     /// All commands in short form, in order.
     pub(crate) log: Vec<String>,
 }
@@ -201,6 +220,10 @@ impl Fake {
         for _ in 0..10 {
             if commands.is_empty() {
                 assert!(planner.is_settled());
+                let shown = (planner.version(), planner.facts());
+                if let Some((version, facts)) = self.shown.replace(shown.clone()) {
+                    assert!(version != shown.0 || facts == shown.1, "{facts:?} changed: {:?}", shown.1);
+                }
                 return self.check(planner);
             }
             for command in commands {

@@ -1,6 +1,7 @@
 //! [`BridgeConfig`]: a bridge, its ports and its controllers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ofproto::mcast::McastSettings;
 use ofproto::tables::{EvictionField, NoPrefixField, TableSettings, eviction_field, prefix_field};
@@ -161,7 +162,7 @@ pub struct BridgeConfig {
     /// Mirrors, by row.
     pub mirrors: Vec<MirrorConfig>,
     /// Ports by name. One has the name of the bridge and holds its own interface.
-    pub ports: BTreeMap<String, PortConfig>,
+    pub ports: BTreeMap<String, Arc<PortConfig>>,
 }
 
 /// Default of `mac-table-size`.

@@ -14,6 +14,7 @@ mod global;
 mod interface;
 mod links;
 mod mirror;
+mod parsed;
 mod port;
 mod qos;
 mod reader;
@@ -40,6 +41,7 @@ pub use export::{IpfixConfig, NetflowConfig, SflowConfig};
 pub use global::{GlobalConfig, MetricsAddress, Restore, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};
+pub use parsed::Parsed;
 pub use port::PortConfig;
 pub use review::UnknownKey;
 pub use supported::{DatapathSupport, SupportedTypes};
@@ -93,8 +95,14 @@ pub struct Desired {
 impl Desired {
     /// Parses the rows.
     pub fn from_replica(replica: &Replica, supported: &SupportedTypes) -> Desired {
+        Desired::read(replica, supported, &mut Parsed::default())
+    }
+
+    /// Parses the rows, but those that `parsed` has, and keeps results there. The owner tells it [changes](Parsed::changed)
+    /// before.
+    pub fn read(replica: &Replica, supported: &SupportedTypes, parsed: &mut Parsed) -> Desired {
         let Some(root) = replica.rows("Open_vSwitch").next() else { return Desired::default() };
-        let mut reader = Reader::new(replica, supported);
+        let mut reader = Reader::new(replica, supported, std::mem::take(parsed));
         let global = reader.global(root);
         let conntrack = reader.conntrack(root);
         let managers = replica.rows("Manager").map(|row| reader.manager(row)).collect();
@@ -109,6 +117,7 @@ impl Desired {
         }
         reader::check_names_across(&mut reader, &mut bridges);
         let unknown_keys = reader.review();
+        *parsed = reader.parsed;
         Desired {
             row: Some(root.uuid()),
             next_cfg: root.int("next_cfg"),

@@ -10,6 +10,7 @@ use ofproto::ports::{PriorityTags, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
+use super::parsed::ParsedPort;
 use super::reader::{Reader, flag};
 use super::{InterfaceConfig, natural_order};
 
@@ -45,14 +46,14 @@ pub struct PortConfig {
     /// Settings of a bond, for a port with several interfaces.
     pub bond: BondSettings,
     /// Supported interfaces.
-    pub interfaces: Vec<InterfaceConfig>,
+    pub interfaces: Vec<Arc<InterfaceConfig>>,
     /// Its own interface beside them (`bond_fake_iface`), for a bond.
-    pub bond_interface: Option<InterfaceConfig>,
+    pub bond_interface: Option<Arc<InterfaceConfig>>,
 }
 
 impl PortConfig {
     /// All wanted interfaces.
-    pub(crate) fn all_interfaces(&self) -> impl Iterator<Item = &InterfaceConfig> {
+    pub(crate) fn all_interfaces(&self) -> impl Iterator<Item = &Arc<InterfaceConfig>> {
         self.interfaces.iter().chain(&self.bond_interface)
     }
 
@@ -73,7 +74,7 @@ impl PortConfig {
             fake_bridge: false,
             mac: None,
             bond: BondSettings::default(),
-            interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath, links)],
+            interfaces: vec![Arc::new(InterfaceConfig::implicit_local(bridge, dummy_datapath, links))],
             bond_interface: None,
         }
     }
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
         &mut self,
         bridge: RowView<'a>,
         dummy_datapath: bool,
-    ) -> BTreeMap<String, PortConfig> {
+    ) -> BTreeMap<String, Arc<PortConfig>> {
         let bridge_name = bridge.str("name");
         let mut ports = BTreeMap::new();
         for row in bridge.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
@@ -111,20 +112,53 @@ impl<'a> Reader<'a> {
                 self.notice(row, "name", message);
                 continue;
             }
-            self.owners.insert(row.uuid(), bridge_name.to_string());
-            let port = self.port(row, bridge, dummy_datapath);
+            self.owners.insert(row.uuid(), bridge_name);
+            let port = self.known_port(row, bridge, dummy_datapath);
             ports.insert(name.to_string(), port);
         }
-        let has_local = |port: &PortConfig| port.interfaces.iter().any(|i| i.name == bridge_name);
+        let has_local = |port: &Arc<PortConfig>| port.interfaces.iter().any(|i| i.name == bridge_name);
         if !ports.values().any(has_local) {
             let links = self.links(self.link_rows(bridge, None, None));
-            let local = PortConfig::implicit_local(bridge_name, dummy_datapath, links);
+            let local = Arc::new(PortConfig::implicit_local(bridge_name, dummy_datapath, links));
             let port = ports.entry(bridge_name.to_string()).or_insert_with(|| local.clone());
             if port.interfaces.is_empty() {
-                port.interfaces = local.interfaces;
+                Arc::make_mut(port).interfaces.clone_from(&local.interfaces);
             }
         }
         ports
+    }
+
+    /// A port as parsed before, or anew.
+    fn known_port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> Arc<PortConfig> {
+        if let Some(known) = self.parsed.port(row.uuid())
+            && !known.interfaces.iter().any(|uuid| self.owners.contains_key(uuid))
+        {
+            let name = row.str("name");
+            self.owners.extend(known.interfaces.iter().map(|uuid| (*uuid, name)));
+            self.notices.extend(known.notices.iter().cloned());
+            self.refused.extend(known.refused.iter().cloned());
+            return known.config.clone();
+        }
+        let interfaces = row.uuid_set("interfaces");
+        // Other rows decide about an interface of two ports, and about the name of a bond's own interface.
+        let is_alone = !interfaces.iter().any(|uuid| self.owners.contains_key(uuid));
+        let may_keep = is_alone && !row.bool("bond_fake_iface");
+        let before = (std::mem::take(&mut self.notices), std::mem::take(&mut self.refused));
+        let config = Arc::new(self.port(row, bridge, dummy_datapath));
+        let notices = std::mem::replace(&mut self.notices, before.0);
+        let refused = std::mem::replace(&mut self.refused, before.1);
+        if may_keep {
+            let parsed = ParsedPort {
+                config: config.clone(),
+                interfaces,
+                notices: notices.iter().cloned().collect(),
+                refused: refused.clone().into_iter().collect(),
+            };
+            self.parsed.keep_port(row.uuid(), parsed);
+        }
+        self.notices.extend(notices);
+        self.refused.extend(refused);
+        config
     }
 
     fn port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> PortConfig {
@@ -152,7 +186,7 @@ impl<'a> Reader<'a> {
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
             bond: self.bond(row, bridge, interfaces.len()),
-            bond_interface: self.bond_interface(row, interfaces.len(), dummy_datapath),
+            bond_interface: self.bond_interface(row, interfaces.len(), dummy_datapath).map(Arc::new),
             interfaces,
         }
     }
@@ -173,7 +207,7 @@ impl<'a> Reader<'a> {
         row: RowView<'a>,
         bridge: RowView<'a>,
         dummy_datapath: bool,
-    ) -> Vec<InterfaceConfig> {
+    ) -> Vec<Arc<InterfaceConfig>> {
         let mut rows: Vec<_> = row
             .uuid_set("interfaces")
             .into_iter()
@@ -190,9 +224,9 @@ impl<'a> Reader<'a> {
                 self.notice(row, "interfaces", message);
                 continue;
             }
-            self.owners.insert(interface.uuid(), port.to_string());
+            self.owners.insert(interface.uuid(), port);
             let rows = self.link_rows(bridge, Some(row), Some(interface));
-            interfaces.extend(self.interface(interface, rows, dummy_datapath, qos.clone()));
+            interfaces.extend(self.interface(interface, rows, dummy_datapath, qos.clone()).map(Arc::new));
         }
         interfaces
     }

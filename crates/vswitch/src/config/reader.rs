@@ -1,6 +1,6 @@
 //! [`Reader`]: shared state of configuration parsing: rows, notices, and typed access to settings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ofproto::MacAddr;
 use ovsdb::client::{Replica, RowView};
 use ovsdb::value::Uuid;
 
-use super::{BridgeConfig, Notice, StringMap, SupportedTypes};
+use super::{BridgeConfig, Notice, Parsed, StringMap, SupportedTypes};
 
 /// State of one parse.
 pub(super) struct Reader<'a> {
@@ -16,18 +16,21 @@ pub(super) struct Reader<'a> {
     pub(super) supported: &'a SupportedTypes,
     pub(super) refused: BTreeMap<Uuid, String>,
     pub(super) notices: BTreeSet<Notice>,
-    /// Rows of `Port` and `Interface` already read, and their owning port or bridge.
-    pub(super) owners: BTreeMap<Uuid, String>,
+    /// Rows of `Port` and `Interface` already read, and the name of their owning port or bridge.
+    pub(super) owners: HashMap<Uuid, &'a str>,
+    /// Results of earlier readings.
+    pub(super) parsed: Parsed,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(replica: &'a Replica, supported: &'a SupportedTypes) -> Self {
+    pub(super) fn new(replica: &'a Replica, supported: &'a SupportedTypes, parsed: Parsed) -> Self {
         Reader {
             replica,
             supported,
             refused: BTreeMap::new(),
             notices: BTreeSet::new(),
-            owners: BTreeMap::new(),
+            owners: HashMap::new(),
+            parsed,
         }
     }
 
@@ -151,17 +154,21 @@ pub(super) fn strings(row: RowView<'_>, column: &str) -> StringMap {
 pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap<String, Arc<BridgeConfig>>) {
     let names: Vec<String> = bridges.keys().cloned().collect();
     for bridge in bridges.values_mut() {
-        let clashes = |interface: &super::InterfaceConfig| {
-            interface.name != bridge.name && names.binary_search(&interface.name).is_ok()
+        let own = bridge.name.clone();
+        let clashes = |interface: &Arc<super::InterfaceConfig>| {
+            interface.name != own && names.binary_search(&interface.name).is_ok()
         };
         if !bridge.ports.values().flat_map(|port| &port.interfaces).any(clashes) {
             continue;
         }
-        let own = bridge.name.clone();
         let bridge = Arc::make_mut(bridge);
         for port in bridge.ports.values_mut() {
+            if !port.interfaces.iter().any(clashes) {
+                continue;
+            }
+            let port = Arc::make_mut(port);
             port.interfaces.retain(|interface| {
-                let clash = interface.name != own && names.binary_search(&interface.name).is_ok();
+                let clash = clashes(interface);
                 if let (true, Some(uuid)) = (clash, interface.row)
                     && let Some(row) = reader.replica.row("Interface", uuid)
                 {

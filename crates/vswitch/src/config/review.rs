@@ -2,7 +2,7 @@
 //!
 //! Runs after the parsers, and adds nothing about a setting that they have reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ovsdb::client::RowView;
 use ovsdb::value::{AtomicType, Datum, Uuid};
@@ -37,11 +37,17 @@ impl<'a> Reader<'a> {
     /// Adds the notices; returns the unknown keys, in the order of tables, columns and keys.
     pub(super) fn review(&mut self) -> Vec<UnknownKey> {
         let reported: Reported = self.notices.iter().map(|n| (n.row, n.setting.clone())).collect();
+        let told: HashSet<Uuid> = self.notices.iter().map(|n| n.row).collect();
         let bridges: BTreeSet<&str> = self.replica.rows("Bridge").map(|row| row.str("name")).collect();
         let mut unknown = Unknown::new();
         for table in TABLES.into_iter().filter_map(settings::table) {
             let (defaults, maps) = (self.defaults(table), self.maps(table));
             for row in self.replica.rows(table.name) {
+                let is_plain = !self.refused.contains_key(&row.uuid()) && !told.contains(&row.uuid());
+                if is_plain && self.parsed.is_quiet(row.uuid()) {
+                    continue;
+                }
+                let (notices, mut knows_all) = (self.notices.len(), true);
                 for (setting, default) in &defaults {
                     self.review_column(row, setting, default, &reported);
                 }
@@ -51,8 +57,12 @@ impl<'a> Reader<'a> {
                     let is_moot =
                         column == "options" && (types.is_none() || self.refused.contains_key(&row.uuid()));
                     if !is_moot {
-                        self.review_keys(row, table, column, types.as_deref(), &reported, &mut unknown);
+                        knows_all &=
+                            self.review_keys(row, table, column, types.as_deref(), &reported, &mut unknown);
                     }
+                }
+                if is_plain && knows_all && notices == self.notices.len() {
+                    self.parsed.keep_quiet(row.uuid());
                 }
             }
         }
@@ -93,6 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Adds the notices about the keys of a column; whether all keys are known.
     fn review_keys(
         &mut self,
         row: RowView<'a>,
@@ -101,7 +112,8 @@ impl<'a> Reader<'a> {
         types: Option<&[&str]>,
         reported: &Reported,
         unknown: &mut Unknown,
-    ) {
+    ) -> bool {
+        let mut knows_all = true;
         for (key, value) in row.string_map(column) {
             let name = format!("{column}:{key}");
             if [&name, column].iter().any(|name| reported.contains(&(row.uuid(), name.to_string()))) {
@@ -116,6 +128,7 @@ impl<'a> Reader<'a> {
                     rows: 0,
                 };
                 unknown.entry((table.name, column, key.to_string())).or_insert_with(new).rows += 1;
+                knows_all = false;
                 continue;
             };
             // As in OVS, settings of a disabled session are not read.
@@ -141,6 +154,7 @@ impl<'a> Reader<'a> {
                 self.hint(row, &*name, format!("{name}={value:?} is not {expected}"));
             }
         }
+        knows_all
     }
 
     /// The types whose options an interface has; `None` if its type is unknown.

@@ -30,7 +30,7 @@ fn interface<'d>(desired: &'d Desired, bridge: &str, name: &str) -> &'d Interfac
 
 #[test]
 fn an_empty_database_asks_for_nothing() {
-    let bed = Bed::new();
+    let mut bed = Bed::new();
     let desired = bed.desired();
     assert_eq!(desired.row, Some(bed.root()));
     assert!(desired.bridges.is_empty() && desired.notices.is_empty());
@@ -592,29 +592,29 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
         ("Open_vSwitch", "", "next_cfg", 3.into(), true),
         ("Open_vSwitch", "", "external_ids", map(&[("system-id", "x")]), false),
     ];
-    bed.client.take_changes();
+    bed.take_changes();
     for (table, name, column, value, expected) in cases {
         let before = bed.desired();
         bed.set(table, name, column, value);
-        let changes = bed.client.take_changes();
+        let changes = bed.take_changes();
         assert_eq!(changes.len(), 1);
         assert_eq!(affects_desired(bed.replica(), &changes), expected, "{table}.{column}");
         // Only a number from before a restart is ignored: it is read when an interface is new.
         assert_eq!(before != bed.desired(), expected || column == "ofport", "{table}.{column}");
     }
     bed.del_port("br0", "p1");
-    let changes = bed.client.take_changes();
+    let changes = bed.take_changes();
     assert!(affects_desired(bed.replica(), &changes));
     let root = bed.root();
     bed.txn(|txn| {
         let manager = txn.insert("Manager", [("target", ColumnValue::from("ptcp:6640"))]);
         txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
     });
-    let changes = bed.client.take_changes();
+    let changes = bed.take_changes();
     assert!(affects_desired(bed.replica(), &changes));
     let manager = bed.replica().rows("Manager").next().unwrap().uuid();
     bed.txn(|txn| txn.update("Manager", manager, [("is_connected", ColumnValue::from(true))]));
-    let changes = bed.client.take_changes();
+    let changes = bed.take_changes();
     assert!(!changes.is_empty() && !affects_desired(bed.replica(), &changes));
 }
 

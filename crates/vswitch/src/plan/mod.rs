@@ -60,6 +60,8 @@ pub struct Planner {
     /// Bridges to examine.
     dirty: BTreeSet<String>,
     notices: Vec<Notice>,
+    /// See [`Planner::version`].
+    version: u64,
 }
 
 /// A working interface.
@@ -103,6 +105,9 @@ impl Planner {
             self.dirty.extend(desired.bridges.keys().cloned());
         }
         self.notices.extend(desired.notices.difference(&before.notices).cloned());
+        let Desired { row, refused, notices, .. } = &desired;
+        let is_same = (&before.row, &before.refused, &before.notices) == (row, refused, notices);
+        self.version += u64::from(!is_same);
         self.desired = desired;
         self.commands()
     }
@@ -122,6 +127,11 @@ impl Planner {
         std::mem::take(&mut self.notices)
     }
 
+    /// Changes with the state that [`Planner::facts`] shows.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The latest desired state.
     pub fn desired(&self) -> &Desired {
         &self.desired
@@ -131,6 +141,7 @@ impl Planner {
     /// switch now. Ignores results of aborted attempts (whose close was commanded).
     pub fn opened(&mut self, open: OpenId, result: Result<OpenedInterface, String>) -> Option<OfPort> {
         let name = self.openings.remove(&open)?;
+        self.version += 1;
         let bridge_name = self.home.get(&name)?;
         let bridge = self.bridges.get_mut(bridge_name)?;
         let interface = bridge.interfaces.get_mut(&name)?;
@@ -168,6 +179,7 @@ impl Planner {
     pub fn settings_failed(&mut self, name: &str, error: Option<String>) {
         let Some(bridge) = self.home.get(name).and_then(|b| self.bridges.get_mut(b)) else { return };
         if let Some(interface) = bridge.interfaces.get_mut(name) {
+            self.version += u64::from(interface.setting_error != error);
             interface.setting_error = error;
         }
     }
@@ -175,6 +187,7 @@ impl Planner {
     /// Reports a failure to apply [`Command::SetConntrack`], shown in the status of the bridges of that datapath type;
     /// `None` for success.
     pub fn conntrack_failed(&mut self, datapath_type: &str, error: Option<String>) {
+        self.version += 1;
         match error {
             Some(error) => self.conntrack_errors.insert(datapath_type.to_string(), error),
             None => self.conntrack_errors.remove(datapath_type),
@@ -183,6 +196,7 @@ impl Planner {
 
     /// Reports that metrics cannot be served, shown among the settings without effect; `None` for success.
     pub fn metrics_failed(&mut self, error: Option<String>) {
+        self.version += 1;
         self.metrics_error = error;
     }
 
@@ -239,6 +253,7 @@ impl Planner {
         let Some(found) = found else { return };
         let name = found.config.name.clone();
         let error = format!("could not create bridge {name} ({error})");
+        self.version += 1;
         let mut failed = Bridge::new(found.id, found.config.clone());
         failed.failed = Some(error);
         *found = failed;
@@ -302,9 +317,9 @@ impl Planner {
                     bridge: bridge.id,
                     bridge_name,
                     name,
-                    port: &interface.port,
+                    port: &interface.port.name,
                     row: interface.config.row,
-                    port_row: bridge.config.ports.get(&interface.port).and_then(|port| port.row),
+                    port_row: interface.port.row,
                     bridge_row: bridge.config.row,
                     type_name: &interface.config.type_name,
                     of_port: open.number,

@@ -62,6 +62,11 @@ impl Planner {
     fn let_go(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get(name) else { return };
         let wanted = self.desired.bridges.get(name).cloned();
+        let identity = |c: &BridgeConfig| (c.row, c.default_datapath.clone(), c.datapath_version.clone());
+        let is_other = wanted
+            .as_ref()
+            .is_none_or(|config| identity(config) != identity(&bridge.config) || bridge.failed.is_some());
+        self.version += u64::from(is_other);
         match wanted {
             Some(config)
                 if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type =>
@@ -99,40 +104,51 @@ impl Planner {
         }
     }
 
+    /// Adopts the configuration of a bridge, with a look at changed ports alone.
     fn take_config(&mut self, name: &str, config: Arc<BridgeConfig>, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let mut gone = Vec::new();
         if !Arc::ptr_eq(&bridge.config, &config) {
-            bridge.bundles.retain(|port, _| config.ports.contains_key(port));
-            let mut wanted = wanted_interfaces(&config);
-            let names: Vec<String> = bridge.interfaces.keys().cloned().collect();
-            for interface in names {
-                let old = &bridge.interfaces[&interface].config;
-                match wanted.remove(interface.as_str()) {
-                    Some((port, new)) if new.type_name == old.type_name => {
-                        update_config(bridge, &interface, port, new)
-                    }
+            let before = std::mem::replace(&mut bridge.config, config);
+            let config = bridge.config.clone();
+            for port in before.ports.keys().filter(|port| !config.ports.contains_key(*port)) {
+                bridge.bundles.remove(port);
+            }
+            let changed = |all: &BTreeMap<String, Arc<PortConfig>>, port: &Arc<PortConfig>| {
+                all.get(&port.name).is_none_or(|other| !Arc::ptr_eq(other, port))
+            };
+            let rows = |port: &Arc<PortConfig>| {
+                (port.row, port.interfaces.iter().map(|interface| interface.row).collect::<Vec<_>>())
+            };
+            let rows_before = before.ports.values().filter(|p| changed(&config.ports, p)).map(rows);
+            let has_same_rows =
+                rows_before.eq(config.ports.values().filter(|p| changed(&before.ports, p)).map(rows));
+            self.version += u64::from(!has_same_rows);
+            let mut wanted = wanted_interfaces(config.ports.values().filter(|p| changed(&before.ports, p)));
+            let old = wanted_interfaces(before.ports.values().filter(|p| changed(&config.ports, p)));
+            for interface in old.into_keys() {
+                let is_of_type = |new: &InterfaceConfig| {
+                    bridge.interfaces.get(interface).is_some_and(|old| old.config.type_name == new.type_name)
+                };
+                match wanted.remove(interface) {
+                    Some((port, new)) if is_of_type(new) => update_config(bridge, interface, port, new),
                     again => {
-                        bridge.take_out_opening(&interface, &mut self.openings);
-                        bridge.interfaces.remove(&interface);
+                        bridge.take_out_opening(interface, &mut self.openings);
+                        bridge.interfaces.remove(interface);
                         match again {
                             Some((port, new)) => {
-                                bridge
-                                    .interfaces
-                                    .insert(interface, Interface::new(new.clone(), port.name.clone()));
+                                let again = Interface::new(new.clone(), port.clone());
+                                bridge.interfaces.insert(interface.to_string(), again);
                             }
-                            None => gone.push(interface),
+                            None => gone.push(interface.to_string()),
                         }
                     }
                 }
             }
             for (interface, (port, new)) in wanted {
-                bridge
-                    .interfaces
-                    .insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+                bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.clone()));
                 self.home.insert(interface.to_string(), name.to_string());
             }
-            bridge.config = config;
         }
         let closing = !bridge.to_close.is_empty();
         for interface in gone {
@@ -155,8 +171,8 @@ impl Planner {
         }
         let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone());
         self.next_bridge += 1;
-        for (interface, (port, new)) in wanted_interfaces(config) {
-            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.name.clone()));
+        for (interface, (port, new)) in wanted_interfaces(config.ports.values()) {
+            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.clone()));
             self.home.insert(interface.to_string(), name.to_string());
         }
         out.push(Command::CreateBridge(CreateBridge {
@@ -165,7 +181,7 @@ impl Planner {
             datapath_type: config.datapath_type.clone(),
             datapath_id: bridge.datapath_id(),
         }));
-        configure(name, &mut bridge, out);
+        self.version += u64::from(configure(name, &mut bridge, out));
         self.bridges.insert(name.to_string(), bridge);
     }
 
@@ -173,7 +189,8 @@ impl Planner {
     fn open(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
-        let mut wanted: Vec<InterfaceConfig> = wanted.map(|interface| interface.config.clone()).collect();
+        let mut wanted: Vec<Arc<InterfaceConfig>> =
+            wanted.map(|interface| interface.config.clone()).collect();
         let rank = |c: &InterfaceConfig| {
             Reverse((c.name == name, !c.is_of_bond, c.ofport_request.is_some(), c.ofport.is_some()))
         };
@@ -201,7 +218,7 @@ impl Planner {
             if let Some(interface) = bridge.interfaces.get_mut(&config.name) {
                 (interface.state, interface.sent) = (State::Opening(open), Some(device));
             }
-            self.openings.insert(open, config.name);
+            self.openings.insert(open, config.name.clone());
         }
     }
 
@@ -223,7 +240,7 @@ impl Planner {
                 out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
             }
         }
-        configure(name, bridge, out);
+        self.version += u64::from(configure(name, bridge, out));
         self.publish_ports(name, out);
         let restoring = self.desired.global.flow_restore_wait;
         let Some(bridge) = self.bridges.get_mut(name) else { return };
@@ -258,6 +275,11 @@ impl Planner {
         }
         let before = std::mem::replace(&mut bridge.ports, Arc::new(ports));
         let (bridge, ports) = (bridge.id, bridge.ports.clone());
+        fn shown(p: &PortEntry) -> (&str, OfPort, Option<&str>, Option<(BridgeId, OfPort)>) {
+            (&p.name, p.of_port, p.patch_peer_name.as_deref(), p.patch_peer)
+        }
+        let is_shown_alike = before.ports.iter().map(shown).eq(ports.ports.iter().map(shown));
+        self.version += u64::from(!is_shown_alike);
         self.note_neighbours(name, &before, &ports);
         out.push(Command::SetPorts { bridge, name: name.to_string(), ports });
     }
@@ -316,7 +338,7 @@ impl Planner {
                     ofport_request: _,
                     ofport: _,
                     policing: _,
-                } = &bridge.interfaces[&interface].config;
+                } = &*bridge.interfaces[&interface].config;
                 let own = if open.number == OfPort::LOCAL { Some(mac) } else { *own_mac };
                 set.ports.push(PortEntry {
                     of_port: open.number,
@@ -362,28 +384,27 @@ impl Bridge {
     }
 }
 
-fn wanted_interfaces(config: &BridgeConfig) -> BTreeMap<&str, (&PortConfig, &InterfaceConfig)> {
-    let of_port = |port| {
-        let port: &PortConfig = port;
+/// The interfaces of ports, by name.
+fn wanted_interfaces<'a>(
+    ports: impl Iterator<Item = &'a Arc<PortConfig>>,
+) -> BTreeMap<&'a str, (&'a Arc<PortConfig>, &'a Arc<InterfaceConfig>)> {
+    let of_port = |port: &'a Arc<PortConfig>| {
         port.all_interfaces().map(move |interface| (interface.name.as_str(), (port, interface)))
     };
-    config.ports.values().flat_map(of_port).collect()
+    ports.flat_map(of_port).collect()
 }
 
 /// Adopts a changed row of an existing interface. Retries a failed one if the change is relevant.
-fn update_config(bridge: &mut Bridge, name: &str, port: &PortConfig, new: &InterfaceConfig) {
+fn update_config(bridge: &mut Bridge, name: &str, port: &Arc<PortConfig>, new: &Arc<InterfaceConfig>) {
     let Some(interface) = bridge.interfaces.get_mut(name) else { return };
     let old = &interface.config;
-    if old == new && interface.port == port.name {
-        return;
-    }
     let matters = (&old.options, &old.rxq_affinity, old.mac, old.mtu_request, old.ofport_request)
         != (&new.options, &new.rxq_affinity, new.mac, new.mtu_request, new.ofport_request);
     if matters && matches!(interface.state, State::Failed(_)) {
         interface.state = State::Wanted;
     }
     interface.config = new.clone();
-    interface.port.clone_from(&port.name);
+    interface.port = port.clone();
 }
 
 fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
@@ -430,16 +451,19 @@ fn renumber(bridge: &mut Bridge) {
     }
 }
 
-fn configure(name: &str, bridge: &mut Bridge, out: &mut Vec<Command>) {
+/// Sends a bridge its settings, if they have changed; whether they have.
+fn configure(name: &str, bridge: &mut Bridge, out: &mut Vec<Command>) -> bool {
     let settings = BridgeSettings {
         options: bridge.config.options.clone(),
         datapath_id: bridge.datapath_id(),
         mac: bridge.mac(),
     };
-    if bridge.settings.as_ref() != Some(&settings) {
+    let is_new = bridge.settings.as_ref() != Some(&settings);
+    if is_new {
         bridge.settings = Some(settings.clone());
         out.push(Command::ConfigureBridge { bridge: bridge.id, name: name.to_string(), settings });
     }
+    is_new
 }
 
 fn bundle(id: BundleId, port: &PortConfig, members: Vec<OfPort>) -> Bundle {

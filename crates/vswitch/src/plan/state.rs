@@ -36,9 +36,9 @@ pub(super) enum State {
 /// A wanted interface of a bridge.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
-    pub(super) config: InterfaceConfig,
-    /// Name of its port.
-    pub(super) port: String,
+    pub(super) config: Arc<InterfaceConfig>,
+    /// Its port.
+    pub(super) port: Arc<PortConfig>,
     pub(super) state: State,
     /// Settings last sent to its device.
     pub(super) sent: Option<DeviceSettings>,
@@ -49,7 +49,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    pub(super) fn new(config: InterfaceConfig, port: String) -> Self {
+    pub(super) fn new(config: Arc<InterfaceConfig>, port: Arc<PortConfig>) -> Self {
         let number_before = config.ofport;
         Interface { config, port, state: State::Wanted, sent: None, setting_error: None, number_before }
     }
@@ -116,8 +116,8 @@ impl Bridge {
         let mut of_interface = |interface: &Interface| {
             let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
             (!interface.config.is_of_bond).then_some(())?;
-            seen.insert(interface.port.clone()).then_some(())?;
-            let port = self.config.ports.get(&interface.port)?;
+            let port = &interface.port;
+            (port.interfaces.len() < 2 || seen.insert(port.name.clone())).then_some(())?;
             let may = |mac: &MacAddr| tag.is_none_or(|tag| tag == port.tag) && may_represent(*mac);
             Some(port.mac.unwrap_or(open.mac)).filter(may)
         };
@@ -131,7 +131,7 @@ impl Bridge {
     /// Addresses of the internal interfaces of fake bridges, from the ports with the same tag.
     fn fake_bridges(&self) -> BTreeMap<String, MacAddr> {
         let fakes = self.config.ports.values().filter(|port| port.fake_bridge);
-        let of_port = |port: &PortConfig| {
+        let of_port = |port: &Arc<PortConfig>| {
             let interface = port.interfaces.first().filter(|interface| interface.is_internal())?;
             Some((interface.name.clone(), self.lowest_address(Some(port.tag))))
         };

@@ -120,12 +120,35 @@ impl Writeback {
 
     /// A transaction with all due differences. The caller sends it and reports its outcome.
     pub fn next(&mut self, replica: &Replica, facts: &Facts, now_ms: u64) -> Option<TxnBuilder> {
+        self.next_in(replica, facts, None, now_ms)
+    }
+
+    /// A transaction as [`Writeback::next`], of these rows and of the switch alone: those that changed in the database, with
+    /// the facts of the last call.
+    pub fn next_of(
+        &mut self,
+        replica: &Replica,
+        facts: &Facts,
+        rows: &BTreeSet<Uuid>,
+        now_ms: u64,
+    ) -> Option<TxnBuilder> {
+        self.next_in(replica, facts, Some(rows), now_ms)
+    }
+
+    fn next_in(
+        &mut self,
+        replica: &Replica,
+        facts: &Facts,
+        only: Option<&BTreeSet<Uuid>>,
+        now_ms: u64,
+    ) -> Option<TxnBuilder> {
         if !self.may_write(now_ms) {
             return None;
         }
         let with_statistics = now_ms >= self.stats_due_ms;
         let mut writing = Writing {
             replica,
+            only,
             missing: &self.missing,
             settled: &mut self.settled,
             differs: false,
@@ -219,6 +242,8 @@ type Settled = HashMap<Uuid, (RowMark, u64)>;
 /// A transaction under construction.
 struct Writing<'a> {
     replica: &'a Replica,
+    /// Rows to look at; `None`: all.
+    only: Option<&'a BTreeSet<Uuid>>,
     missing: &'a BTreeSet<String>,
     settled: &'a mut Settled,
     /// A column of the last row differs, whether it is due or not.
@@ -245,7 +270,10 @@ impl Writing<'_> {
         let empty = columns::empty(self.replica, table);
         let hasher = BuildHasherDefault::<DefaultHasher>::new();
         let mut changed = false;
-        for (uuid, facts) in facts {
+        let only = self.only;
+        let all = facts.iter().filter(|_| only.is_none());
+        let some = only.into_iter().flatten().filter_map(|uuid| facts.get_key_value(uuid));
+        for (uuid, facts) in all.chain(some) {
             let Some(mark) = self.replica.mark(table, *uuid) else { continue };
             let state = (mark, hasher.hash_one(facts));
             if self.settled.get(uuid) == Some(&state) {

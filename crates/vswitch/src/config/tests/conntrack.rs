@@ -80,29 +80,32 @@ fn zones_are_read_for_the_datapath_that_serves_their_type() {
 fn each_change_is_one_command_and_its_error_stands_in_the_bridges() {
     let mut bed = Bed::new();
     let (mut planner, mut fake) = (Planner::default(), Fake::default());
-    let mut sync = |bed: &Bed, planner: &mut Planner| {
+    let mut sync = |bed: &mut Bed, planner: &mut Planner| {
         fake.apply(planner, bed.desired());
         fake.take_log()
     };
     bed.add_br("br0", "netdev");
     bed.add_br("br1", "dummy");
-    sync(&bed, &mut planner);
+    sync(&mut bed, &mut planner);
     set_datapaths(&mut bed, &[("netdev", 9), ("dummy", 9)]);
-    assert_eq!(sync(&bed, &mut planner), ["conntrack dummy 1", "conntrack netdev 1"]);
-    assert_eq!(sync(&bed, &mut planner), [""; 0]);
-    let notice = |planner: &Planner, name: &str| {
+    assert_eq!(sync(&mut bed, &mut planner), ["conntrack dummy 1", "conntrack netdev 1"]);
+    assert_eq!(sync(&mut bed, &mut planner), [""; 0]);
+    let notice = |bed: &Bed, planner: &Planner, name: &str| {
         planner.facts().bridges[&bed.row("Bridge", name)].status.get("notice").cloned()
     };
     planner.conntrack_failed("netdev", Some("why".to_string()));
-    assert_eq!((notice(&planner, "br0"), notice(&planner, "br1")), (Some("why".to_string()), None));
+    assert_eq!(
+        (notice(&bed, &planner, "br0"), notice(&bed, &planner, "br1")),
+        (Some("why".to_string()), None)
+    );
     planner.conntrack_failed("netdev", None);
-    assert_eq!(notice(&planner, "br0"), None);
+    assert_eq!(notice(&bed, &planner, "br0"), None);
     let limit = |bed: &mut Bed, value: i64| {
         let rows = bed.replica().rows("Open_vSwitch").next().unwrap().string_uuid_map("datapaths")["dummy"];
         bed.txn(|txn| txn.update("Datapath", rows, [("ct_zone_default_limit", ColumnValue::from(value))]));
     };
     limit(&mut bed, 10);
-    assert_eq!(sync(&bed, &mut planner), ["conntrack dummy 1"]);
+    assert_eq!(sync(&mut bed, &mut planner), ["conntrack dummy 1"]);
     set_datapaths(&mut bed, &[("dummy", 10)]);
-    assert_eq!(sync(&bed, &mut planner), ["conntrack netdev 0"]);
+    assert_eq!(sync(&mut bed, &mut planner), ["conntrack netdev 0"]);
 }

@@ -85,27 +85,27 @@ fn output_ports_are_outside_of_trees() {
     let mut bed = bed();
     let bridge = bed.row("Bridge", "br0");
     bed.txn(|txn| txn.update("Bridge", bridge, [("rstp_enable", ColumnValue::from(true))]));
-    let links = |bed: &Bed| {
+    let links = |bed: &mut Bed| {
         let desired = bed.desired();
         let ports = &desired.bridges["br0"].ports;
         ["p1", "p2"].map(|name| format!("{:?}", ports[name].interfaces[0].links))
     };
-    let before = links(&bed);
+    let before = links(&mut bed);
     assert_eq!(before[0], before[1]);
     add(&mut bed, "m", &[("output_port", &["p2"])], &[("select_all", true.into())]);
-    let during = links(&bed);
+    let during = links(&mut bed);
     assert_eq!(during[0], before[0]);
     assert!(during[1].contains("Refused(Mirror)"), "{}", during[1]);
     let mirror = bed.row("Mirror", "m");
     bed.txn(|txn| txn.mutate("Bridge", bridge, "mirrors", "delete", mirror));
-    assert_eq!(links(&bed), before);
+    assert_eq!(links(&mut bed), before);
 }
 
 #[test]
 fn a_mirror_keeps_its_place_and_follows_its_port() {
     let mut bed = bed();
     let (mut planner, mut fake) = (Planner::default(), Fake::default());
-    let mut mirrors = |bed: &Bed| {
+    let mut mirrors = |bed: &mut Bed| {
         fake.apply(&mut planner, bed.desired());
         let mirrors = &fake.bridge("br0").ports.mirrors;
         let mut shown: Vec<_> = mirrors.iter().map(|m| (m.name.clone(), m.place, m.id)).collect();
@@ -117,17 +117,17 @@ fn a_mirror_keeps_its_place_and_follows_its_port() {
         all.iter().map(|(name, place, id)| (name.to_string(), *place, *id)).collect::<Vec<_>>()
     };
     add(&mut bed, "a", &[("output_port", &["p2"])], &[("select_all", true.into())]);
-    assert_eq!(mirrors(&bed), (named(&[("a", 0, 0)]), 1));
+    assert_eq!(mirrors(&mut bed), (named(&[("a", 0, 0)]), 1));
     add(&mut bed, "b", &[], &[("output_vlan", 7.into())]);
     add(&mut bed, "c", &[], &[("output_vlan", 8.into())]);
-    mirrors(&bed);
+    mirrors(&mut bed);
     let (bridge, gone) = (bed.row("Bridge", "br0"), bed.row("Mirror", "a"));
     bed.txn(|txn| txn.mutate("Bridge", bridge, "mirrors", "delete", gone));
-    let left = mirrors(&bed);
+    let left = mirrors(&mut bed);
     assert_eq!((left.0.len(), left.1), (2, 0));
     assert!(left.0.iter().all(|(_, place, _)| *place != 0));
     // The place is free again, and the number is not.
     add(&mut bed, "d", &[("output_port", &["p1"])], &[]);
-    let now = mirrors(&bed);
+    let now = mirrors(&mut bed);
     assert!(now.0.contains(&("d".to_string(), 0, 3)), "{now:?}");
 }

@@ -26,7 +26,7 @@ fn bed(kind: &str, settings: &[(&str, &str)], number: i64, queue: &[(&str, &str)
 #[test]
 fn queues_are_read_with_their_discipline() {
     let settings = [("min-rate", "8"), ("max-rate", " 80 "), ("burst", "9"), ("priority", "7")];
-    let bed = bed("linux-htb", &[("max-rate", "800")], 3, &settings);
+    let mut bed = bed("linux-htb", &[("max-rate", "800")], 3, &settings);
     let desired = bed.desired();
     let queue =
         Queue { min_rate: 8, max_rate: 80, burst: 9, priority: 7, dscp: Some(46), rates: Rates::default() };
@@ -38,7 +38,7 @@ fn queues_are_read_with_their_discipline() {
 
 #[test]
 fn markers_are_read_with_those_of_their_queues() {
-    let bed =
+    let mut bed =
         bed("trtcm-policer", &[("cir", "1"), ("cbs", "2"), ("eir", "3"), ("ebs", "4")], 3, &[("cir", "5")]);
     let desired = bed.desired();
     let rates = Rates { cir: 1, cbs: 2, eir: 3, ebs: 4 };
@@ -51,7 +51,7 @@ fn markers_are_read_with_those_of_their_queues() {
 #[test]
 fn faults_are_told_in_the_row_of_the_port() {
     let check = |kind: &str, settings: &[(&str, &str)], number, queue: &[(&str, &str)], part: &str| {
-        let bed = bed(kind, settings, number, queue);
+        let mut bed = bed(kind, settings, number, queue);
         let desired = bed.desired();
         let notice = desired.notices.first().unwrap();
         assert_eq!((notice.table, notice.row, &*notice.setting), ("Port", bed.row("Port", "p1"), "qos"));

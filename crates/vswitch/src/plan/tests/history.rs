@@ -103,7 +103,7 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         mac: None,
         bond: Default::default(),
         bond_interface: None,
-        interfaces: vec![interface],
+        interfaces: vec![interface.into()],
     }
 }
 
@@ -127,7 +127,7 @@ fn desired(model: &Model) -> Desired {
             options: BridgeOptions { forward_bpdu: *forward_bpdu, ..BridgeOptions::default() },
             controllers: Vec::new(),
             mirrors: Vec::new(),
-            ports: ports.chain([(name.clone(), local)]).collect(),
+            ports: ports.chain([(name.clone(), local)]).map(|(name, port)| (name, port.into())).collect(),
         };
         desired.bridges.insert(name, Arc::new(config));
     }
