@@ -282,5 +282,5 @@ pub(super) fn coverage_read(plane: &mut ControlPlane, counter: &str) -> Reply {
 
 fn status(plane: &mut ControlPlane, (): ()) -> Reply {
     let uptime_ms = sys::clock::monotonic_ms() - plane.started_ms;
-    status::report(&plane.switch, uptime_ms).to_string().into()
+    status::report(&plane.switch, plane.loop_times.so_far(), uptime_ms).to_string().into()
 }
