@@ -127,6 +127,8 @@ rstp/tcn
 set-options
 sluice/handover
 sluice/help
+sluice/loop-clear
+sluice/loop-show
 sluice/status
 stp/show
 stp/tcn

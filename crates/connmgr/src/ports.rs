@@ -259,31 +259,50 @@ impl Connmgr {
             PortReason::Delete => drop(self.shared.port_since_ms.remove(&port.of_port)),
             PortReason::Modify => {}
         }
+        // With many ports and connections nearly all calls end here.
+        if let (Some(old), Some(new)) = (old, new)
+            && [Version::V10, Version::V13].iter().all(|form| describe(old, *form) == describe(new, *form))
+        {
+            return;
+        }
+        let mut known: Vec<(Version, Vec<PortStatus>)> = Vec::new();
         for (id, conn) in &mut self.conns {
             if by == Some(*id) {
                 continue;
             }
             let version = conn.version();
-            let on_wire = |p: &wire::Port| {
-                let status = PortStatus { reason: PortReason::Modify, port: p.clone() };
-                openflow::encode(&Message::PortStatus(status), version, 0)
-            };
-            let mut last = old.map(|p| describe(p, version));
-            for (reason, port) in status_steps(last.as_ref(), describe(port, version), reason) {
-                // A change that the version cannot express is not reported.
-                let same = last.is_some_and(|last| on_wire(&last) == on_wire(&port));
-                if (reason != PortReason::Modify || !same)
-                    && conn.receives(AsyncKind::PortStatus, reason as u8)
-                {
-                    conn.send_async(&Message::PortStatus(PortStatus { reason, port: port.clone() }));
+            let at = known.iter().position(|(of, _)| *of == version).unwrap_or_else(|| {
+                known.push((version, reports(old, port, reason, version)));
+                known.len() - 1
+            });
+            for status in &known[at].1 {
+                if conn.receives(AsyncKind::PortStatus, status.reason as u8) {
+                    conn.send_async(&Message::PortStatus(status.clone()));
                 }
-                last = Some(port);
             }
         }
     }
 }
 
-/// Reports of a change. As in OVS, a port becomes live after it was added, and ceases to be live before its link is down.
+/// Reports of a change in a version. It does not report what it cannot express.
+fn reports(old: Option<&Port>, port: &Port, reason: PortReason, version: Version) -> Vec<PortStatus> {
+    let on_wire = |p: &wire::Port| {
+        let status = PortStatus { reason: PortReason::Modify, port: p.clone() };
+        openflow::encode(&Message::PortStatus(status), version, 0)
+    };
+    let mut last = old.map(|p| describe(p, version));
+    let mut reports = Vec::new();
+    for (reason, port) in status_steps(last.as_ref(), describe(port, version), reason) {
+        let same = last.is_some_and(|last| on_wire(&last) == on_wire(&port));
+        if reason != PortReason::Modify || !same {
+            reports.push(PortStatus { reason, port: port.clone() });
+        }
+        last = Some(port);
+    }
+    reports
+}
+
+/// Steps of a change. As in OVS, a port becomes live after it was added, and ceases to be live before its link is down.
 fn status_steps(
     was: Option<&wire::Port>,
     now: wire::Port,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::appctl::{Answer, DEFAULT_TARGET, call};
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
-use crate::status_model::{Connections, Counts, Datapath, Port, StatusModel, Zone};
+use crate::status_model::{Connections, Counts, Datapath, LongestTurn, Port, StatusModel, Zone};
 
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
@@ -105,6 +105,11 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
     let up = now.uptime_ms.map(|ms| format!(", up {}", span(ms))).unwrap_or_default();
     // Writing to a string cannot fail.
     let _infallible = writeln!(out, "Sluice {version}{up}");
+    if let Some(LongestTurn { us, part, part_us }) = &now.longest_turn {
+        let ms = |us: u64| us as f64 / 1e3;
+        let _infallible =
+            writeln!(out, "Main loop: longest turn {:.1} ms, {:.1} ms of it {part}", ms(*us), ms(*part_us));
+    }
     for path in &now.datapaths {
         let old = before.and_then(|(before, elapsed)| {
             Some((before.datapaths.iter().find(|old| old.name == path.name)?, elapsed))
@@ -383,6 +388,7 @@ mod tests {
         let thread = json!({"id": "pmd-c00", "received": packets, "cache_hits": 90, "megaflow_hits": 8,
             "subtable_lookups": 12, "upcalls": 2, "upcalls_lost": 0, "busy_cycles": 1, "idle_cycles": 3});
         StatusModel::from_json(&json!({"version": "0.1.0", "uptime_ms": 61_000,
+            "main_loop": {"turns": 9, "longest": {"us": 12_340, "at_ms": 5, "part": "routes", "part_us": 11_000}},
             "datapaths": [{"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
                 "threads": [thread], "upcalls": {"misses": 2, "refused": 1, "installed": 2, "flow_limit": 200_000}}],
             "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}]}))
@@ -394,6 +400,7 @@ mod tests {
         let (before, now) = (model(100), model(12_600));
         let expected = "\
 Sluice 0.1.0, up 1m 1s
+Main loop: longest turn 12.3 ms, 11.0 ms of it routes
 Datapath netdev@ovs-netdev: 5 flows, 2 masks; 98 packets hit (98.0%), 2 missed, 0 lost
 Upcalls: 2 misses, 1 refused; 2 flows installed, at most 200000 at once
 

@@ -3,6 +3,7 @@
 //!
 //! ```json
 //! {"version": "0.1.0", "pid": 4711, "uptime_ms": 61000,
+//!  "main_loop": {"turns": 4321, "longest": {"us": 5300, "at_ms": 1700000000123, "part": "database", "part_us": 5100}},
 //!  "datapaths": [{"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
 //!    "threads": [{"id": "pmd-c00", "received": 1012, "cache_hits": 900, "megaflow_hits": 100,
 //!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95,
@@ -43,6 +44,8 @@ pub(crate) struct StatusModel {
     pub(crate) pid: Option<u64>,
     /// Since the daemon's start; `None` if unknown.
     pub(crate) uptime_ms: Option<u64>,
+    /// Longest turn of the main loop; `None` if unknown.
+    pub(crate) longest_turn: Option<LongestTurn>,
     /// One for each type with bridges.
     pub(crate) datapaths: Vec<Datapath>,
     /// In display order.
@@ -53,6 +56,27 @@ pub(crate) struct StatusModel {
     pub(crate) ineffective: Vec<Setting>,
     /// Keys that no setting has.
     pub(crate) unknown_keys: Vec<UnknownKey>,
+}
+
+/// `main_loop.longest`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct LongestTurn {
+    /// Its time.
+    pub(crate) us: u64,
+    /// The part that took most of it.
+    pub(crate) part: String,
+    /// Time of that part.
+    pub(crate) part_us: u64,
+}
+
+impl LongestTurn {
+    fn from_json(value: &Value) -> Option<LongestTurn> {
+        value.is_object().then(|| LongestTurn {
+            us: number(value, "us"),
+            part: text(value, "part"),
+            part_us: number(value, "part_us"),
+        })
+    }
 }
 
 /// An element of `sessions`.
@@ -284,6 +308,7 @@ impl StatusModel {
             version: text(value, "version"),
             pid: value["pid"].as_u64(),
             uptime_ms: value["uptime_ms"].as_u64(),
+            longest_turn: LongestTurn::from_json(&value["main_loop"]["longest"]),
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
             sessions: list(value, "sessions", Session::from_json),

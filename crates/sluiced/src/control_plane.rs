@@ -5,6 +5,7 @@ pub(crate) mod counters;
 use super::config::Exit;
 use super::coverage::Coverage;
 use super::db::Db;
+use super::loop_times::LoopTimes;
 use super::reactor::Reactor;
 use super::routing::Routing;
 use super::switch::Switch;
@@ -29,6 +30,8 @@ pub struct ControlPlane {
     pub workers: Workers,
     /// Coverage counters.
     pub(crate) coverage: Coverage,
+    /// Times of the main loop.
+    pub(crate) loop_times: LoopTimes,
     /// Chosen by command.
     pub(crate) implementations: Chosen,
     /// Counts of the control socket.
@@ -59,6 +62,7 @@ impl ControlPlane {
             started_ms: sys::clock::monotonic_ms(),
             workers: Workers::default(),
             coverage: Coverage::default(),
+            loop_times: LoopTimes::default(),
             implementations: Chosen::default(),
             unixctl: unixctl::Counts::default(),
             exit: None,

@@ -12,6 +12,7 @@ use super::control_plane::ControlPlane;
 use super::db::{Db, MANAGERS};
 use super::handover::{Leaving, Succession};
 use super::implementations::Chosen;
+use super::loop_times::Part;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
 use super::metrics::Metrics;
@@ -322,6 +323,7 @@ impl Daemon {
     ) -> Result<Exit> {
         let mut events = Events::with_capacity(256);
         let mut detached = detached;
+        self.plane.loop_times.begin();
         loop {
             probes::loop_begins();
             self.replace_lost_server(config);
@@ -330,14 +332,19 @@ impl Daemon {
             if let Some(exit) = self.plane.exit.filter(|exit| exit.handed_over) {
                 return Ok(exit);
             }
-            let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;
+            let ControlPlane { db, switch, routing, reactor, loop_times: times, .. } = &mut self.plane;
+            times.end(Part::Takeover);
             let mut next = db.run(reactor);
-            next = next.and(switch.run(db, reactor));
+            times.end(Part::Database);
+            next = next.and(switch.run(db, reactor, times));
             next = next.and(routing.run(reactor, switch.instances().dummy_ports()));
             switch.follow_routing(routing);
+            times.end(Part::Routes);
             next = next.and(db.run(reactor));
+            times.end(Part::Database);
             let is_ready = switch.is_ready(db);
             self.succeed(config, succession)?;
+            self.plane.loop_times.end(Part::Takeover);
             // A successor is not the service before it has the role.
             if is_ready && succession.is_none() {
                 self.service.ready();
@@ -347,12 +354,13 @@ impl Daemon {
             }
             next = next.and(self.service.run(sys::clock::monotonic_ms()));
             self.plane.unixctl = self.unixctl.counts;
+            self.plane.loop_times.end(Part::Others);
             self.metrics.run(&mut self.plane, &self.waker);
-            next = next
-                .and(self.sample())
-                .and(self.answer_waiting())
-                .and(self.plane.reactor.turn())
-                .and(handover);
+            self.plane.loop_times.end(Part::Metrics);
+            next = next.and(self.sample());
+            self.plane.loop_times.end(Part::Counters);
+            next = next.and(self.answer_waiting()).and(self.plane.reactor.turn()).and(handover);
+            self.plane.loop_times.end(Part::Commands);
             if self.claims_database {
                 next = next.and(Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS));
             }
@@ -360,8 +368,10 @@ impl Daemon {
                 return Ok(exit);
             }
             let wait = next.wait(sys::clock::monotonic_ms(), WAIT_MAX_MS);
+            self.plane.loop_times.end_turn();
             probes::loop_waits();
             let polled = self.plane.reactor.poll().poll(&mut events, Some(wait));
+            self.plane.loop_times.begin();
             if let Err(e) = polled
                 && e.kind() != std::io::ErrorKind::Interrupted
             {
@@ -369,7 +379,8 @@ impl Daemon {
             }
             self.log_wakeup(&events, wait);
             for token in self.plane.reactor.take_ready(&events) {
-                self.event(token);
+                let part = self.event(token);
+                self.plane.loop_times.end(part);
             }
         }
     }
@@ -388,11 +399,12 @@ impl Daemon {
         self.wakeups = wakeups;
     }
 
-    fn event(&mut self, token: Token) {
+    /// Serves a socket; returns the part of the turn that it belongs to.
+    fn event(&mut self, token: Token) -> Part {
         // Each turn of the main loop serves the queues.
         let of_handover = self.leaving.as_ref().is_some_and(|leaving| leaving.token() == token);
         if token == WAKER || token == QUEUES || of_handover {
-            return;
+            return Part::Others;
         }
         if token == self.signal_token {
             while let Ok(Some(signal)) = self.signals.next() {
@@ -405,19 +417,27 @@ impl Daemon {
                     }
                 }
             }
+            Part::Others
         } else if token == self.link_token {
             self.plane.switch.links_changed();
+            Part::Configuration
         } else if self.unixctl.is_listener(token) {
             self.unixctl.accept(token, &mut self.plane.reactor);
+            Part::Commands
         } else if self.unixctl.has(token) {
             if let Some(request) = self.unixctl.ready(token, &mut self.plane.reactor) {
                 self.command(request);
             }
-        } else if !self.plane.routing.event(token)
-            && !self.database_event(token)
-            && !self.plane.db.event(token, &mut self.plane.reactor)
-        {
+            Part::Commands
+        } else if self.plane.routing.event(token) {
+            Part::Routes
+        } else if self.database_event(token) {
+            Part::Commands
+        } else if self.plane.db.event(token, &mut self.plane.reactor) {
+            Part::Database
+        } else {
             self.plane.switch.socket_event(token, &mut self.plane.reactor);
+            Part::OpenFlow
         }
     }
 

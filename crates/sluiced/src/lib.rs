@@ -33,6 +33,7 @@ mod implementations;
 mod inherited;
 mod instances;
 mod link_protocols;
+mod loop_times;
 mod machine;
 mod memory_growth;
 mod metrics;

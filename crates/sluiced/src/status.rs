@@ -2,6 +2,7 @@
 //! structure.
 
 use super::instances::Instance;
+use super::loop_times::TurnTimes;
 use super::switch::Switch;
 use dpif::{CtCounts, CtStatistics, CtZoneCounts, PmdId, PmdStats, PortStats};
 use flow::{DpPort, OfPort};
@@ -19,19 +20,28 @@ use vswitch::config::UnknownKey;
 const ZONES: usize = 20;
 
 /// The report.
-pub(crate) fn report(switch: &Switch, uptime_ms: u64) -> Value {
+pub(crate) fn report(switch: &Switch, turns: &TurnTimes, uptime_ms: u64) -> Value {
     let instances: Vec<_> = switch.instances().iter().collect();
     let datapaths: Vec<Value> = instances.iter().map(|i| datapath(i)).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_ms": uptime_ms,
+        "main_loop": main_loop(turns),
         "datapaths": datapaths,
         "bridges": bridges(switch),
         "sessions": sessions(switch),
         "ineffective": ineffective(switch),
         "unknown_keys": unknown_keys(switch),
     })
+}
+
+/// Turns of the main loop, and the longest one.
+fn main_loop(times: &TurnTimes) -> Value {
+    let longest = times.longest.map(|longest| {
+        json!({"us": longest.us, "at_ms": longest.at_ms, "part": longest.part.name(), "part_us": longest.part_us})
+    });
+    json!({"turns": times.turns.buckets.iter().sum::<u64>(), "longest": longest})
 }
 
 /// Settings that are refused, have no effect or another one.

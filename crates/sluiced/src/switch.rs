@@ -21,6 +21,7 @@ use super::exporters::Exporters;
 use super::facts::FactKeeper;
 use super::instances::{Instance, Instances, Samples, Settings};
 use super::link_protocols::LinkProtocols;
+use super::loop_times::{LoopTimes, Part};
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
@@ -308,8 +309,9 @@ impl Switch {
     }
 
     /// Follows the database and the system, serves controllers and ports without a thread, and writes back.
-    pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
+    pub(crate) fn run(&mut self, db: &mut Db, reactor: &mut Reactor, times: &mut LoopTimes) -> Turn {
         let mut next = self.openflow.run(&self.instances, reactor, sys::clock::monotonic_ms());
+        times.end(Part::OpenFlow);
         next = next.and(self.follow_sessions());
         if self.has_dummies() && !self.bonds.is_empty() {
             // The clock may have moved.
@@ -318,7 +320,9 @@ impl Switch {
         if let Some(active) = self.bonds.take_changed() {
             self.facts.set_active_members(active);
         }
+        times.end(Part::Links);
         next = next.and(self.follow(db, reactor));
+        times.end(Part::Configuration);
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
@@ -330,7 +334,9 @@ impl Switch {
             self.next_tick_ms = now_ms + TICK_MS;
         }
         let counts = self.role == Role::Whole && self.add_last_counters();
-        next.and(Turn::more_if(self.instances.run() || counts)).and(self.streams.run(reactor, now_ms))
+        next = next.and(Turn::more_if(self.instances.run() || counts)).and(self.streams.run(reactor, now_ms));
+        times.end(Part::Ports);
+        next
     }
 
     /// Passes changes of link protocols' sessions on to the database and the controllers.

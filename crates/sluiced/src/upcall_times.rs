@@ -40,13 +40,21 @@ struct Histogram {
     sum_us: AtomicU64,
 }
 
-/// A histogram, read.
+/// A histogram as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Times {
-    /// Upcalls by bucket.
+    /// Counts by bucket.
     pub(crate) buckets: [u64; BUCKETS],
     /// Sum of their times.
     pub(crate) sum_us: u64,
+}
+
+impl Times {
+    /// Counts one time.
+    pub(crate) fn add(&mut self, us: u64) {
+        self.buckets[bucket(us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
 }
 
 static ON: AtomicBool = AtomicBool::new(false);

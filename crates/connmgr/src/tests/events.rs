@@ -319,6 +319,7 @@ fn timeouts_are_reported() {
 fn port_changes_are_reported_if_the_version_can_express_them() {
     let mut s = Switch::new();
     let (mut old, mut new) = (s.controller(Version::V10), s.controller(Version::V13));
+    let (mut old_too, mut new_too) = (s.controller(Version::V10), s.controller(Version::V13));
     let was = port(OfPort(3), Some(3), "p3");
     let mut no_flood = was.clone();
     no_flood.config.no_flood = true;
@@ -328,6 +329,8 @@ fn port_changes_are_reported_if_the_version_can_express_them() {
         (None, Some(&was)),
         (Some(&was), Some(&no_flood)),
         (Some(&no_flood), Some(&down)),
+        // Nothing changed.
+        (Some(&down), Some(&down)),
         (Some(&down), None),
     ];
     for (from, to) in changes {
@@ -343,8 +346,12 @@ fn port_changes_are_reported_if_the_version_can_express_them() {
             .collect::<Vec<_>>()
     };
     use PortReason::{Add, Delete, Modify};
-    assert_eq!(reasons(&mut old), [(Add, 0), (Modify, 0), (Modify, 1), (Delete, 1)]);
+    for client in [&mut old, &mut old_too] {
+        assert_eq!(reasons(client), [(Add, 0), (Modify, 0), (Modify, 1), (Delete, 1)]);
+    }
     // As OVS 3.5 reports it; 1.3 has no bit for flooding.
     let expected = [(Add, 0), (Modify, 4), (Modify, 0), (Modify, 1), (Delete, 1)];
-    assert_eq!(reasons(&mut new), expected);
+    for client in [&mut new, &mut new_too] {
+        assert_eq!(reasons(client), expected);
+    }
 }

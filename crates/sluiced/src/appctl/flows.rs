@@ -5,9 +5,10 @@
 
 use super::datapath::{Names, datapath, flows_of};
 use super::dumps::Style;
-use super::{Form, Reply, Rows, Word, command};
+use super::{Form, Reply, Rows, Wait, Word, command};
 use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
+use crate::work::{PART_BYTES, Requester, Work};
 use dpif::text::{PortNames, format_flow, format_stats, parse_actions, parse_key_mask};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
@@ -16,6 +17,7 @@ use ofp_actions::text::format_actions;
 use ofproto::bond::{Bond, HashRule};
 use ofproto::recirc::INTERNAL_TABLE;
 use ofproto::rule::Rule;
+use ofproto::view::BridgeView;
 use std::sync::Arc;
 
 /// The commands of this module.
@@ -348,11 +350,24 @@ fn bridge_tables(plane: &mut ControlPlane, bridge: &str) -> Reply {
     let Some((_, bridge)) = plane.switch.instances().bridge(bridge) else {
         return Reply::Error("Unknown bridge".to_string());
     };
+    let work = Work::begin(&plane.workers, move |requester| Ok(send_tables(&bridge, requester)));
+    Reply::or_error(work.map(|work| Reply::Later(Wait::Work(work))))
+}
+
+/// Sends the rules of a version of a bridge in parts; returns the last one.
+fn send_tables(bridge: &BridgeView, requester: &Requester<'_>) -> String {
     let now_ms = sys::clock::monotonic_ms();
     let tlv = &**bridge.tables.tlv();
     let rules = bridge.tables.iter().map(|rule| rule_line(rule, now_ms, tlv));
     let bonds = bridge.ports.bundles.values().filter_map(|bundle| bundle.bond.as_deref());
-    rules.chain(bonds.flat_map(|bond| hash_lines(bond, now_ms))).collect::<String>().into()
+    let mut part = String::new();
+    for line in rules.chain(bonds.flat_map(|bond| hash_lines(bond, now_ms))) {
+        if part.len() + line.len() > PART_BYTES && !requester.send(&std::mem::take(&mut part)) {
+            return part;
+        }
+        part += &line;
+    }
+    part
 }
 
 /// The rules of the switch's own that send recirculated packets of a bond.

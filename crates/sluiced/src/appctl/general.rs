@@ -8,6 +8,7 @@ use crate::config::{COMPATIBLE, Exit};
 use crate::control_plane::{ControlPlane, HandoverState};
 use crate::status;
 use crate::unixctl::Format;
+use ofproto::tables::Tables;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -236,7 +237,8 @@ pub(crate) fn memory_counts(plane: &ControlPlane) -> String {
     let instances = plane.switch.instances();
     let bridges = instances.bridges();
     let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
-    let rules: usize = bridges.iter().map(|(_, b)| b.tables.iter().count()).sum();
+    let rules: usize =
+        bridges.iter().map(|(_, b)| Tables::ids().map(|id| b.tables.rule_count(id)).sum::<usize>()).sum();
     let keys: u64 = instances.iter().map(|i| i.backer.ukeys.len()).sum();
     let revalidators: usize = instances.iter().map(|i| i.revalidator().threads.load(Ordering::Relaxed)).sum();
     let handlers: usize = instances.iter().map(|i| i.handlers()).sum();
@@ -282,5 +284,5 @@ pub(super) fn coverage_read(plane: &mut ControlPlane, counter: &str) -> Reply {
 
 fn status(plane: &mut ControlPlane, (): ()) -> Reply {
     let uptime_ms = sys::clock::monotonic_ms() - plane.started_ms;
-    status::report(&plane.switch, uptime_ms).to_string().into()
+    status::report(&plane.switch, plane.loop_times.so_far(), uptime_ms).to_string().into()
 }

@@ -22,6 +22,7 @@ pub(crate) mod fuzz;
 mod general;
 pub(crate) mod implementations;
 mod link_protocols;
+mod loop_times;
 mod mdb;
 #[cfg(test)]
 mod pages;

@@ -75,7 +75,7 @@ fn show(plane: &mut ControlPlane, asked: Asked) -> Reply {
 }
 
 /// Hours, minutes and seconds of UTC.
-fn time_of_day(wall_ms: u64) -> String {
+pub(super) fn time_of_day(wall_ms: u64) -> String {
     let (s, ms) = (wall_ms / 1000 % 86_400, wall_ms % 1000);
     format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600, s / 60 % 60, s % 60)
 }

@@ -2,8 +2,8 @@
 
 use super::{
     Rows, bond, conntrack, database, datapath, detrace, dpctl_datapaths, drops, dummy, dumps, fdb, features,
-    flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, qos, routes,
-    slowpath, threads, trace,
+    flow_files, flows, general, implementations, link_protocols, loop_times, mdb, parsing, perf, pmd, qos,
+    routes, slowpath, threads, trace,
 };
 
 /// Commands of every switch.
@@ -30,6 +30,7 @@ const HANDLERS: &[Rows] = &[
     flows::ROWS,
     general::ROWS,
     implementations::ROWS,
+    loop_times::ROWS,
     parsing::ROWS,
     perf::ROWS,
     pmd::ROWS,

@@ -115,6 +115,7 @@ impl ControlPlane {
             ("db_session_cut_off", database.cut_off),
             ("db_monitor_refused", database.monitors_refused),
             ("db_wait_refused", database.waits_refused),
+            ("long_poll_interval", self.loop_times.long()),
             ("unixctl_cut_off", self.unixctl.cut_off),
             ("unixctl_received", self.unixctl.received),
             ("unixctl_replied", self.unixctl.replied),

@@ -4,6 +4,7 @@
 use crate::control_plane::ControlPlane;
 use crate::facts::DeviceState;
 use crate::instances::Instance;
+use crate::loop_times::TurnTimes;
 use dpif::Provider;
 use flow::{DpPort, OfPort};
 use l2proto::Protocol;
@@ -62,6 +63,7 @@ pub(super) struct MainFacts {
     /// Time that this took the main loop.
     pub(super) took_us: u64,
     pub(super) uptime_ms: u64,
+    pub(super) turns: TurnTimes,
     /// Version of the schema, of DPDK, the system's name and version.
     pub(super) versions: [String; 4],
     /// `external_ids` of the row of `Open_vSwitch`: `system-id`, `hostname`, `rundir`.
@@ -128,6 +130,7 @@ pub(super) fn gather(plane: &ControlPlane) -> MainFacts {
     let mut all = MainFacts {
         took_us: 0,
         uptime_ms: sys::clock::monotonic_ms().saturating_sub(plane.started_ms),
+        turns: plane.loop_times.so_far().clone(),
         versions: ["db_version", "dpdk_version", "system_type", "system_version"].map(column),
         ids: ["system-id", "hostname", "rundir"].map(id),
         interfaces: interfaces.collect(),

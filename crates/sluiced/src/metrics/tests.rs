@@ -1,6 +1,7 @@
 use super::facts::{BridgeFacts, InterfaceFacts, MainFacts, SessionFacts};
 use super::snapshot::{PortFacts, Snapshot};
 use super::text::{self, SAMPLES_MAX};
+use crate::loop_times::{LongestTurn, Part, PartTimes, TurnTimes};
 use crate::upcall_times::Times;
 use flow::OfPort;
 use l2proto::Protocol;
@@ -11,6 +12,7 @@ fn snapshot() -> Snapshot {
     let main = MainFacts {
         took_us: 1500,
         uptime_ms: 2000,
+        turns: TurnTimes::default(),
         versions: Default::default(),
         ids: Default::default(),
         datapaths: Vec::new(),
@@ -90,6 +92,9 @@ fn names_are_escaped_and_only_metrics_with_samples_are_shown() {
     odd.times[0].buckets[1] = 2;
     odd.times[0].buckets[15] = 1;
     odd.times[0].sum_us = 1_500_000;
+    odd.main.turns.turns.add(20_000);
+    odd.main.turns.parts[Part::Routes as usize] = PartTimes { sum_us: 19_000, longest_us: 18_000 };
+    odd.main.turns.longest = Some(LongestTurn { us: 20_000, at_ms: 7, part: Part::Routes, part_us: 19_000 });
     let text = text(&odd);
     let labels = r#"{bridge="b\"r\\",port="p0",interface="p\n0",type="patch"}"#;
     for line in [
@@ -107,6 +112,12 @@ fn names_are_escaped_and_only_metrics_with_samples_are_shown() {
         r#"sluice_upcall_seconds_sum{stage="wait"} 1.5"#.to_string(),
         r#"sluice_upcall_seconds_count{stage="wait"} 3"#.to_string(),
         "sluice_metrics_main_loop_seconds 0.0015".to_string(),
+        r#"sluice_main_loop_seconds_bucket{le="0.01"} 0"#.to_string(),
+        r#"sluice_main_loop_seconds_bucket{le="0.025"} 1"#.to_string(),
+        "sluice_main_loop_seconds_sum 0.02".to_string(),
+        r#"sluice_main_loop_longest_seconds{part="routes"} 0.02"#.to_string(),
+        r#"sluice_main_loop_part_seconds_total{part="routes"} 0.019"#.to_string(),
+        r#"sluice_main_loop_part_seconds_total{part="others"} 0"#.to_string(),
         "sluice_metrics_left_out 0".to_string(),
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");

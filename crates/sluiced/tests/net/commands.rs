@@ -3,11 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use testkit::{require_netns, require_programs, wait_for};
+use testkit::{Netns, require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, appctl, appctl_output, datapath_name, keep_flows, on_kernel, ping_all, require_userspace, switch,
-    vsctl, wait_log,
+    LIMIT, appctl, appctl_output, datapath_name, keep_flows, on_kernel, ping_all, require_userspace, start,
+    switch, vsctl, wait_log,
 };
 
 #[test]
@@ -284,6 +284,27 @@ fn actions_that_the_datapath_lacks_are_refused() {
         assert!(refused.stderr.lines().any(|l| l.ends_with(&why)), "{actions}: {}", refused.stderr);
     }
     assert!(!appctl(&daemon, "dpctl/dump-flows").contains("00:77"));
+}
+
+/// A thread lists the rules, in parts.
+#[test]
+fn a_long_list_of_rules_is_whole() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let netns = Netns::new("rules").unwrap();
+    let daemon = start(&netns);
+    vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
+    let rules = 8000;
+    let text: String = (0..rules).map(|n| format!("table=3,priority=7,reg0={n},actions=drop\n")).collect();
+    daemon.tool("ovs-ofctl").args(["add-flows", "br0", "-"]).input(text).run().unwrap();
+    let list = appctl(&daemon, "bridge/dump-flows br0");
+    assert!(list.len() > 2 * (256 << 10), "{}: it takes several parts", list.len());
+    let ours = list.lines().filter(|line| line.starts_with("table_id=3, "));
+    let mut registers: Vec<&str> = ours.map(|line| line.split("reg0=").nth(1).unwrap()).collect();
+    registers.sort_unstable();
+    registers.dedup();
+    assert_eq!(registers.len(), rules);
+    assert!(registers.iter().all(|rest| rest.ends_with(",actions=drop")));
 }
 
 #[test]

@@ -146,7 +146,8 @@ impl Lab {
     }
 }
 
-fn control(daemon: &Daemon) -> UnixStream {
+/// A connection to the control socket.
+pub(crate) fn control(daemon: &Daemon) -> UnixStream {
     let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
     UnixStream::connect(socket).unwrap()
 }
@@ -196,11 +197,16 @@ fn packets_received(text: &str) -> u64 {
 }
 
 /// One command on the control socket; returns the bytes and lines of the reply. Holds its first bytes only.
-fn reply(stream: &mut UnixStream, command: &str, args: &[&str], first: &mut Vec<u8>) -> (u64, u64) {
+pub(crate) fn reply(
+    stream: &mut UnixStream,
+    command: &str,
+    args: &[&str],
+    first: &mut Vec<u8>,
+) -> (u64, u64) {
     let request = serde_json::json!({ "id": 0, "method": command, "params": args }).to_string();
     stream.write_all(request.as_bytes()).unwrap();
     let (mut chunk, mut bytes, mut lines) = (vec![0; 1 << 20], 0, 0);
-    let (mut depth, mut in_string, mut escaped) = (0, false, false);
+    let (mut depth, mut in_string, mut escaped, mut has_ended) = (0, false, false, false);
     loop {
         let n = stream.read(&mut chunk).unwrap();
         assert!(n > 0, "{command}: the daemon closed the connection after {bytes} bytes");
@@ -215,11 +221,15 @@ fn reply(stream: &mut UnixStream, command: &str, args: &[&str], first: &mut Vec<
                 (b'\\', true, false) => escaped = true,
                 (b'"', ..) => in_string = !in_string,
                 (b'{', false, _) => depth += 1,
-                (b'}', false, _) => depth -= 1,
+                (b'}', false, _) => {
+                    depth -= 1;
+                    has_ended = depth == 0;
+                }
                 _ => {}
             }
         }
-        if depth == 0 {
+        // White space may follow the last reply.
+        if has_ended {
             return (bytes, lines);
         }
     }

@@ -41,6 +41,7 @@ mod lacp;
 mod link_monitors;
 mod links;
 mod loops;
+mod main_loop;
 mod mcast;
 mod metrics;
 mod mirrors;

@@ -64,6 +64,9 @@ ovs_db_file_size component,filename,system_id
 ovs_log_file_size component,filename,system_id
 ovs_log_event_count component,severity,system_id
 sluice_upcall_seconds_bucket le,stage
+sluice_main_loop_seconds_bucket le
+sluice_main_loop_longest_seconds part
+sluice_main_loop_part_seconds_total part
 sluice_connections datapath
 sluice_drops_total datapath,reason
 sluice_port_drops_total bridge,interface,reason

@@ -2,9 +2,10 @@
 
 use super::Kind::{Counter, Gauge, Histogram};
 use super::{Metric, Sink, number, row};
+use crate::loop_times::Part;
 use crate::metrics::facts::SessionFacts;
 use crate::metrics::snapshot::{DatapathFacts, Snapshot};
-use crate::upcall_times::{BOUNDS_US, Stage};
+use crate::upcall_times::{BOUNDS_US, Stage, Times};
 use dpif::{CtStatistics, CtZoneCounts};
 
 const DATAPATH: &[&str] = &["datapath"];
@@ -41,11 +42,7 @@ pub(super) const ROWS: &[Metric] = &[
         "Time of first packets in the slow path by stage, since metrics are served: wait until a handler takes one, translate until \
          its actions are known, install until the datapath has the flow. Dummies have translate only.", |s, out| {
             for (stage, times) in Stage::ALL.into_iter().zip(s.times) {
-                let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-                let mut below = 0;
-                let sums = times.buckets.iter().map(|n| { below += n; below });
-                let buckets: Vec<_> = bounds.zip(sums).collect();
-                out.add_histogram(&[stage.name()], &buckets, times.sum_us as f64 / 1e6);
+                histogram(out, &[stage.name()], &times);
             }
         }),
     row("sluice_upcalls_answered_total", Counter, DATAPATH, "First packets that the slow path answered.", |s, out| {
@@ -102,6 +99,18 @@ pub(super) const ROWS: &[Metric] = &[
         "Settings that are refused, have no effect or another one: `sluice status` lists them.", |s, out| {
             out.add(&[], s.main.ineffective as f64);
         }),
+    row("sluice_main_loop_seconds", Histogram, &[],
+        "Turns of the main loop, from the end of a wait to the next one; `sluice/loop-clear` clears this and the next two.", |s, out| {
+            histogram(out, &[], &s.main.turns.turns);
+        }),
+    row("sluice_main_loop_longest_seconds", Gauge, &["part"], "The longest turn, with the part that took most of it.", |s, out| {
+        if let Some(longest) = s.main.turns.longest {
+            out.add(&[longest.part.name()], longest.us as f64 / 1e6);
+        }
+    }),
+    row("sluice_main_loop_part_seconds_total", Counter, &["part"], "Time of the parts of all turns.", |s, out| {
+        Part::ALL.iter().for_each(|part| out.add(&[part.name()], s.main.turns.parts[*part as usize].sum_us as f64 / 1e6));
+    }),
     row("sluice_metrics_scrapes_total", Counter, &[], "Texts made before this one.", |s, out| out.add(&[], s.scrapes as f64)),
     row("sluice_metrics_seconds", Gauge, &[], "Time of the text before this one, on the thread of the metrics.", |s, out| {
         out.add(&[], s.last_us as f64 / 1e6);
@@ -114,6 +123,17 @@ pub(super) const ROWS: &[Metric] = &[
             s.server.iter().for_each(|(end, n)| out.add(&[end], *n as f64));
         }),
 ];
+
+fn histogram(out: &mut dyn Sink, labels: &[&str], times: &Times) {
+    let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+    let mut below = 0;
+    let sums = times.buckets.iter().map(|n| {
+        below += n;
+        below
+    });
+    let buckets: Vec<_> = bounds.zip(sums).collect();
+    out.add_histogram(labels, &buckets, times.sum_us as f64 / 1e6);
+}
 
 fn datapaths(s: &Snapshot, out: &mut dyn Sink, value: fn(&DatapathFacts) -> f64) {
     s.datapaths.iter().for_each(|datapath| out.add(&[&datapath.full_name], value(datapath)));

@@ -180,6 +180,8 @@ const OTHERS: &[&str] = &[
     "revalidator/resume",
     "sluice/handover",
     "sluice/help",
+    "sluice/loop-clear",
+    "sluice/loop-show",
     "sluice/status",
     "tnl/neigh/retrans_time",
 ];

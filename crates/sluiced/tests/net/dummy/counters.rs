@@ -1,7 +1,9 @@
-//! Coverage counters of rare events.
+//! Coverage counters of rare events, and times of the main loop.
 
+use super::texts::session;
 use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, vsctl};
+use serde_json::Value;
 use testkit::{require_netns, require_programs, wait_for};
 
 fn count(lab: &Lab, name: &str) -> u64 {
@@ -72,4 +74,53 @@ fn work_of_the_switch_is_counted_by_the_names_of_ovs() {
     };
     assert!(received > 10 && replied >= received, "{received} {replied}");
     assert!(count("netlink_received") > 0);
+}
+
+/// The times of the main loop's turns, as JSON.
+fn loop_times(lab: &Lab) -> Value {
+    let answers = session(lab, &[("set-options", &["--format", "json"]), ("sluice/loop-show", &[])]);
+    answers[1].clone().unwrap()
+}
+
+#[test]
+fn turns_of_the_main_loop_are_timed_by_their_parts() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let part = |times: &Value, name: &str| {
+        let parts = times["parts"].as_array().unwrap();
+        parts.iter().find(|part| part["part"] == name).map_or(0, |part| part["sum_us"].as_u64().unwrap())
+    };
+    let sum = |times: &Value, list: &str, of: &str| {
+        times[list].as_array().unwrap().iter().map(|item| item[of].as_u64().unwrap()).sum::<u64>()
+    };
+    let started = loop_times(&lab);
+    assert!(part(&started, "configuration") > 0, "{started}");
+    assert_eq!(lab.appctl("sluice/loop-clear"), "");
+    let cleared = loop_times(&lab);
+    assert!(cleared["turns"].as_u64() < started["turns"].as_u64(), "{cleared} after {started}");
+
+    // Each of these commands has a turn of its own.
+    let commands = 20;
+    (0..commands).for_each(|_| drop(lab.appctl("version")));
+    lab.ofctl(&["add-flow", "br0", "priority=5,actions=drop"]);
+    let times = loop_times(&lab);
+    let turns = times["turns"].as_u64().unwrap();
+    assert!(turns >= cleared["turns"].as_u64().unwrap() + commands, "{times} after {cleared}");
+    assert!(part(&times, "commands") > part(&cleared, "commands"), "{times}");
+    assert!(part(&times, "openflow") > 0, "{times}");
+    // All turns are in the histogram, and all of their time is that of a part.
+    assert_eq!(sum(&times, "buckets", "turns"), turns);
+    assert_eq!(sum(&times, "parts", "sum_us"), times["sum_us"].as_u64().unwrap());
+    let longest = &times["longest"];
+    assert!(longest["part_us"].as_u64() <= longest["us"].as_u64(), "{times}");
+    assert!(longest["us"].as_u64() <= times["sum_us"].as_u64(), "{times}");
+
+    let text = lab.appctl("sluice/loop-show");
+    assert!(text.starts_with("turns: ") && text.contains("longest turn: "), "{text}");
+    let status: Value = serde_json::from_str(&lab.appctl("sluice/status")).unwrap();
+    assert!(status["main_loop"]["turns"].as_u64().unwrap() > turns, "{status}");
+    assert!(status["main_loop"]["longest"]["us"].as_u64() >= longest["us"].as_u64(), "{status}");
+    // A counter of OVS has the turns of a second or more.
+    assert!(count(&lab, "long_poll_interval") <= turns, "{status}");
 }
