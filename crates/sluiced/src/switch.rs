@@ -109,15 +109,12 @@ impl Switch {
             // The main loop outlives the slow path.
             let _ = waker.wake();
         });
-        let bonds = Bonds::new({
-            let wake = wake.clone();
-            move || wake()
-        });
-        let wake_main = {
+        let wake_main = || {
             let wake = wake.clone();
             move || wake()
         };
-        let mut link_protocols = LinkProtocols::new(wake_main, bonds.waker());
+        let bonds = Bonds::new(wake_main());
+        let mut link_protocols = LinkProtocols::new(wake_main(), bonds.waker());
         if let Some(inherited) = inherited {
             handover::succeed_sessions(&mut link_protocols, &inherited.sessions);
         }

@@ -159,7 +159,7 @@ impl Bed {
         changes
     }
 
-    /// The configuration, read with results of the last time, which must not be told from one read anew.
+    /// The configuration, read with results of the last time; a reading without them finds the same.
     pub(crate) fn desired(&mut self) -> Desired {
         let supported = SupportedTypes::userspace().with_dummies(DummyMode::Beside);
         self.take_changes();

@@ -420,3 +420,23 @@ fn a_settled_row_is_compared_again_once_it_or_its_facts_change() {
     world.write(5002);
     assert!(world.writeback.settled.is_empty());
 }
+
+/// Rows that changed in the database are compared alone, and `cur_cfg` with them.
+#[test]
+fn changed_rows_are_compared_alone() {
+    let mut world = World::new();
+    world.interface("p1").ofport = 1;
+    world.interface("br0").ofport = 65534;
+    assert_eq!(world.write(0), 2);
+    for name in ["p1", "br0"] {
+        world.bed.set("Interface", name, "ofport", ColumnValue::from(7));
+    }
+    world.writeback.acknowledged(5);
+    let rows = [world.bed.row("Interface", "p1")].into();
+    let txn = world.writeback.next_of(world.bed.replica(), &world.facts, &rows, 1);
+    let outcome = world.bed.commit(txn.unwrap());
+    world.writeback.outcome(&outcome, 1);
+    assert_eq!(["p1", "br0"].map(|name| world.shown("Interface", name, "ofport")), ["1", "7"]);
+    assert_eq!(world.cur_cfg(), 5);
+    assert_eq!(world.write(2), 1, "the other one");
+}
