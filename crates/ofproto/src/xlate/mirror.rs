@@ -186,6 +186,7 @@ fn changes_packet(action: &Action, flow: &Flow) -> bool {
             | Action::DecNshTtl(_)
             | Action::DecTtl(_)
             | Action::SetTunMetadata(_)
+            | Action::Nat(_)
     );
     let of_ipv4 = matches!(action, Action::SetIpv4Src(_) | Action::SetIpv4Dst(_));
     let of_ip = matches!(action, Action::SetIpDscp(_) | Action::SetIpEcn(_) | Action::SetIpTtl(_));

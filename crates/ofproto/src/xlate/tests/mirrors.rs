@@ -67,6 +67,22 @@ fn the_state_of_a_packet_has_its_mirrors() {
     rig.thaw(&from_2, &t, "4,1");
 }
 
+/// As OVS 3.5: the packet is copied again behind a translation, by its addresses as they are then, and not behind another `ct`.
+#[test]
+fn a_translated_packet_has_copies_of_its_own() {
+    for (ct, rest, thawed) in [("nat", "2,4", "4,2"), ("zone=3", "2", "2")] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rules = format!("table=0,in_port=1,ip,actions=ct(table=5,{ct}),2\n table=5,actions=2");
+        let rig = rig.rules(a, &rules);
+        mirrored(&rig, a, &[TO_4], |_| {});
+        let t = rig.translate(&Rig::flow(TCP), true);
+        let shown = show(&t.actions);
+        assert!(shown.starts_with("4,Ct(") && shown.ends_with(&format!("),recirc(1),{rest}")), "{shown}");
+        rig.thaw(TCP, &t, thawed);
+    }
+}
+
 /// OVS copies the longer packets only.
 #[test]
 fn both_cases_of_a_length_check_have_their_copies() {
