@@ -91,7 +91,8 @@ fn is_narrower(ours: &str, theirs: &str, field: &str) -> bool {
 
 /// The ports of datapath actions at any depth, sorted.
 fn ports(line: &str) -> String {
-    let plain = line.trim_start_matches(ACTIONS).replace("clone(", "");
+    let nested = ["clone(", "gt(", "le("];
+    let plain = nested.iter().fold(line.trim_start_matches(ACTIONS).to_string(), |l, n| l.replace(n, ""));
     let number = |part: &str| part.trim_end_matches(')').parse::<u32>().ok();
     let mut ports: Vec<u32> = plain.split(',').filter_map(number).collect();
     ports.sort_unstable();
@@ -359,12 +360,14 @@ const INTENDED: &[Intended] = &[
         rare: true,
         settle: |case| {
             if case.says(&["push_mpls:"]) {
+                // Without a label, its removal does nothing.
+                let pops = case.says(&["pop_mpls:"]);
                 let nsh = "packet_type=(1,0x894f)";
                 let ours = case.ours.iter_mut().filter(|l| l.starts_with("Final flow: "));
                 for (ours, theirs) in
                     ours.zip(case.theirs.iter_mut().filter(|l| l.starts_with("Final flow: ")))
                 {
-                    if theirs.contains(nsh) && ours.contains("packet_type=(1,0x884") {
+                    if theirs.contains(nsh) && (pops || ours.contains("packet_type=(1,0x884")) {
                         ours.clear();
                         theirs.clear();
                     }
