@@ -133,6 +133,17 @@ pub struct Lookup<'a, R> {
     pub soft: Vec<&'a R>,
 }
 
+/// Of the rules of one match.
+#[derive(PartialEq, Eq)]
+enum Pick {
+    /// This one.
+    Take,
+    /// One of those below.
+    Pass,
+    /// None.
+    None,
+}
+
 /// Sizes of a classifier's parts; all 0 when it is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
@@ -324,12 +335,19 @@ impl<R: ClsRule + Clone> Classifier<R> {
     /// same result. Bits that translation always needs (input port, EtherType and so on) are not added for that
     /// reason.
     pub fn lookup(&self, flow: &Flow, wc: Option<&mut Mask>) -> Option<&R> {
-        self.search(flow, wc, |_| false)
+        self.search(flow, wc, |_| Pick::Take)
     }
 
     /// The hard rule of highest priority below `priority` that matches `flow`: one that a rule of that priority hides.
     pub fn lookup_below(&self, flow: &Flow, priority: i32) -> Option<&R> {
-        self.search(flow, None, |rule| rule.priority() >= priority || rule.is_soft())
+        let is_hidden = |rule: &R| rule.priority() >= priority || rule.is_soft();
+        self.search(flow, None, |rule| if is_hidden(rule) { Pick::Pass } else { Pick::Take })
+    }
+
+    /// The hard rule of highest priority that matches `flow`, without those that a soft rule of the same match hides. Adds to
+    /// `wc` as [`Classifier::lookup`] does. OVS looks up the id of a complete conjunction so.
+    pub fn lookup_unhidden(&self, flow: &Flow, wc: Option<&mut Mask>) -> Option<&R> {
+        self.search(flow, wc, |rule| if rule.is_soft() { Pick::None } else { Pick::Take })
     }
 
     /// As [`Classifier::lookup`], except that a soft rule ([`ClsRule::is_soft`]) does not end the search. Returns
@@ -338,23 +356,23 @@ impl<R: ClsRule + Clone> Classifier<R> {
     pub fn lookup_conjunctive(&self, flow: &Flow, wc: Option<&mut Mask>) -> Lookup<'_, R> {
         let mut soft = Vec::new();
         let hard = self.search(flow, wc, |rule| {
-            let is_soft = rule.is_soft();
-            if is_soft {
+            if rule.is_soft() {
                 soft.push(rule);
+                return Pick::Pass;
             }
-            is_soft
+            Pick::Take
         });
         soft.retain(|rule| hard.is_none_or(|hard| rule.priority() > hard.priority()));
         soft.sort_by_key(|rule| Reverse(rule.priority()));
         Lookup { hard, soft }
     }
 
-    /// The best rule that matches `flow`, ignoring rules that satisfy `passes_over`.
+    /// The best rule that matches `flow`, of those that `pick` takes. It sees the rules of one match by descending priority.
     fn search<'a>(
         &'a self,
         flow: &Flow,
         mut wc: Option<&mut Mask>,
-        mut passes_over: impl FnMut(&'a R) -> bool,
+        mut pick: impl FnMut(&'a R) -> Pick,
     ) -> Option<&'a R> {
         let mut tries = PrefixLookup::new(&self.prefixes);
         let mut best: Option<&R> = None;
@@ -366,7 +384,9 @@ impl<R: ClsRule + Clone> Classifier<R> {
                 Some(wc) => table.find_staged(flow, &mut tries, wc),
                 None => table.find(flow),
             };
-            let found = candidates.matching(flow).find(|rule| !passes_over(rule));
+            let mut picks = candidates.matching(flow).map(|rule| (pick(rule), rule));
+            let found = picks.find(|(pick, _)| *pick != Pick::Pass);
+            let found = found.and_then(|(pick, rule)| (pick == Pick::Take).then_some(rule));
             if found.is_some_and(|found| best.is_none_or(|best| found.priority() > best.priority())) {
                 best = found;
             }

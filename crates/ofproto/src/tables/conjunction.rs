@@ -2,7 +2,8 @@
 //! clauses of an id is looked up again with that `conj_id`.
 //!
 //! The conjunctions of one priority are tried together, from the highest priority on down to that of the best other
-//! rule. If several are complete at one priority, which OVS leaves open, the lowest id counts.
+//! rule. If several are complete at one priority, which OVS leaves open, the lowest id counts. As in OVS, the lookup with the
+//! id passes rules below a clause of the same match.
 
 use crate::rule::Rule;
 use classifier::Classifier;
@@ -34,7 +35,7 @@ pub(super) fn lookup<'a>(
     for clauses in found.soft.chunk_by(|a, b| a.priority == b.priority) {
         let Some(id) = complete(clauses) else { continue };
         let marked = Flow { conj_id: id, ..*flow };
-        if let Some(rule) = rules.lookup_conjunctive(&marked, Some(wc)).hard {
+        if let Some(rule) = rules.lookup_unhidden(&marked, Some(wc)) {
             let of_id = |rule: &&&Arc<Rule>| conjunctions(rule).any(|c| c.id == id);
             return Found { rule: Some(rule), clauses: clauses.iter().filter(of_id).copied().collect() };
         }

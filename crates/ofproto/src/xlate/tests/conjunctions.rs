@@ -93,6 +93,30 @@ fn a_conjunction_without_a_rule_is_passed_over() {
     rig.acts(&TCP.replace("tp_dst=80", "tp_dst=81"), "drop");
 }
 
+/// With the id of a complete conjunction, OVS 3.5 passes hard rules below a clause of the same match.
+#[test]
+fn a_clause_hides_rules_of_its_match_once_a_conjunction_is_complete() {
+    for (more, of_tcp, of_other_port) in [
+        ("", "2", "2"),
+        ("priority=0,actions=3", "3", "2"),
+        ("priority=5,conj_id=3,actions=4", "4", "2"),
+        ("priority=11,ip,nw_src=10.0.0.1,actions=4\npriority=0,actions=3", "4", "4"),
+        ("priority=30,tcp,actions=conjunction(9,1/2)\npriority=0,actions=3", "3", "2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(
+            a,
+            "priority=20,tcp,actions=conjunction(3,1/2)
+             priority=20,tcp,tp_dst=80,actions=conjunction(3,2/2)
+             priority=10,tcp,actions=2",
+        );
+        let rig = rig.rules(a, more);
+        rig.acts(TCP, of_tcp);
+        rig.acts(&TCP.replace("tp_dst=80", "tp_dst=81"), of_other_port);
+    }
+}
+
 #[test]
 fn traces_name_the_clauses() {
     let expected = " 0. conj_id=1, priority 32768
