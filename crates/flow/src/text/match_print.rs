@@ -156,11 +156,14 @@ fn connection_mask(flow: &Flow, m: &mut Flow) {
 fn ip_mask(flow: &Flow, m: &mut Flow) {
     (m.nw_proto, m.nw_tos, m.nw_ttl, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
     if flow.effective_type() == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6 {
-        // OVS parses neighbour discovery in later fragments, too.
-        (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
-        if is_nd_type(flow.tp_src) && flow.tp_dst == 0 {
-            m.nd_target = [0xff; 16];
-            (m.arp_sha, m.arp_tha) = ([0xff; 6], [0xff; 6]);
+        // OVS parses neighbour discovery in later fragments, too: the type where the code is 0.
+        m.tp_dst = u16::MAX;
+        if flow.tp_dst == 0 {
+            m.tp_src = u16::MAX;
+            if is_nd_type(flow.tp_src) {
+                m.nd_target = [0xff; 16];
+                (m.arp_sha, m.arp_tha) = ([0xff; 6], [0xff; 6]);
+            }
         }
     }
     if flow.nw_frag & nw_frag::LATER != 0 {
