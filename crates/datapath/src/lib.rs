@@ -38,8 +38,8 @@ mod tuning;
 mod upkeep;
 
 pub use actions::{
-    ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, EmulatedPart, RECIRC_DEPTH_MAX, emulate, re_extract,
-    rewrite,
+    ACTION_NESTING_MAX, CannotEmulate, EXECUTED_ACTIONS_MAX, EmulatedPart, RECIRC_DEPTH_MAX, emulate,
+    re_extract, rewrite,
 };
 pub use drops::DropBudget;
 pub use handover::{FlowWalk, Leaving};

@@ -3,12 +3,12 @@
 //! A put for an upcall must come in the same batch as its `Execute` or before it; the `Execute` with a ticket
 //! releases parked packets, before any newer packet of that flow.
 
-use crate::actions::{PacketCtx, re_extract, validate};
+use crate::actions::{EXECUTED_ACTIONS_MAX, PacketCtx, re_extract, validate};
 use crate::burst::HeaderCtx;
 use crate::park::Origin;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
-use dpif::{Counted, DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
+use dpif::{Counted, DpifError, DpifOp, DropReason, Execute, FLOW_ACTIONS_MAX, FlowPut, OpResult, PutMode};
 use flow::{FlowKey, Ufid, shape};
 use packet::headers as h;
 
@@ -57,7 +57,7 @@ impl Pmd {
     }
 
     pub(crate) fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
-        let run = validate(&put.actions, packet_type(&put.key))?;
+        let run = validate(&put.actions, FLOW_ACTIONS_MAX, packet_type(&put.key))?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
             if self.table.slots().get(id).is_some_and(|slot| self.table.is_ending(slot.in_port())) {
@@ -129,7 +129,7 @@ impl Pmd {
         let Execute { packet, key, actions, ticket, went_on, .. } = execute;
         let rx_port = key.in_port();
         self.exec.ports.ledger.executed += 1;
-        let (actions, result) = match validate(&actions, packet_type(&key)) {
+        let (actions, result) = match validate(&actions, EXECUTED_ACTIONS_MAX, packet_type(&key)) {
             Ok(run) => (run, Ok(())),
             Err(e) => (actions, Err(e)),
         };

@@ -20,6 +20,8 @@ use std::net::Ipv4Addr;
 
 /// Maximum nesting of samples tried.
 const NESTING_MAX: u8 = 10;
+/// Actions of a flow that are certain to fit: the kernel takes 32 KiB of them.
+const FLOW_ACTIONS_MAX: usize = 2048;
 /// Maximum MPLS labels tried: those of our keys.
 const LABELS_MAX: u8 = 3;
 
@@ -205,6 +207,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         queues: QueuePriority::ClassHandle,
         packet_types: false,
         key_limits: Some(limits),
+        flow_actions_max: FLOW_ACTIONS_MAX,
     };
     Found { can, limits }
 }

@@ -48,9 +48,9 @@ pub use l2proto::is_control_packet;
 pub use offload::{FlowOffloads, OffloadLatency, OffloadLayer, OffloadStats, Offloaded};
 pub use op_counts::{Counted, OpCounts};
 pub use ops::{
-    Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
-    FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PutMode,
-    QueuePriority, ReplySink,
+    Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FLOW_ACTIONS_MAX, FlowPut,
+    FlowRecord, FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
+    PutMode, QueuePriority, ReplySink,
 };
 pub use port::{EgressPorts, LOCAL_PORT, PortInfo, PortSpec};
 pub use port_types::{

@@ -305,6 +305,8 @@ pub struct Capabilities {
     pub packet_types: bool,
     /// Capacity of its keys and masks, if less than ours; `None`: the same.
     pub key_limits: Option<KeyLimits>,
+    /// Actions of a flow, nested ones included, at most. Packets of longer translations take the slow path.
+    pub flow_actions_max: usize,
 }
 
 /// Mapping of a packet's priority (`skb_priority`) to a queue of its output port.
@@ -366,6 +368,9 @@ impl CtCapabilities {
     };
 }
 
+/// Actions of a flow of the user-space datapath, nested ones included, at most: as many outputs as a netlink attribute holds.
+pub const FLOW_ACTIONS_MAX: usize = 8192;
+
 impl Capabilities {
     /// Features of a datapath that executes all of our translations, and nothing beyond.
     pub const ENOUGH: Capabilities = Capabilities {
@@ -390,6 +395,7 @@ impl Capabilities {
         queues: QueuePriority::Number,
         packet_types: true,
         key_limits: None,
+        flow_actions_max: FLOW_ACTIONS_MAX,
     };
 
     /// The queue of packets with that priority; `None`: there is none.

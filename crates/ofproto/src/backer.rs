@@ -22,6 +22,7 @@ pub use failed::{Failed, Failures};
 pub use hosts::BackerHost;
 pub use revisions::Revisions;
 
+use crate::action_pool::LongLists;
 use crate::barrier::DatapathBarrier;
 use crate::cache::LearnedFlow;
 use crate::cause::{Cause, RemovedReason};
@@ -202,6 +203,8 @@ pub struct Backer {
     pub(crate) meter_ids: Mutex<MeterIds>,
     /// Installed flows.
     pub ukeys: Ukeys,
+    /// Long lists of their actions.
+    pub(crate) long_lists: LongLists,
     /// Packets for controllers.
     packet_ins: BoundedQueue<PacketInEvent>,
     /// Events that had flows checked again.
@@ -262,6 +265,7 @@ impl Backer {
             recirc: Mutex::new(RecircTable::default()),
             meter_ids: Mutex::default(),
             ukeys: Ukeys::default(),
+            long_lists: LongLists::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
             revisions: Revisions::default(),
             packet_ins_lost: AtomicU64::new(0),

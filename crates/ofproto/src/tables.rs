@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, Mutex, Ordering, Reclaimer, lock};
 
+/// Lists of actions of which no rule may be left.
+const UNUSED_ACTIONS_MAX: usize = 1024;
+
 /// Error for a field that a table cannot be looked up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoPrefixField {
@@ -138,7 +141,7 @@ pub struct Tables {
     /// Settings of tables.
     states: Arc<limits::States>,
     /// Actions of all versions.
-    actions: Arc<Mutex<ActionPool>>,
+    actions: Arc<Mutex<ActionPool<Action>>>,
     /// Index of the newest version, which its writer changes; see [`Tables::commit`].
     index: Arc<Mutex<Index>>,
     /// The index follows an unpublished version.
@@ -183,7 +186,7 @@ impl Tables {
             groups: Groups::default(),
             tlv: Arc::default(),
             states: Arc::default(),
-            actions: Arc::default(),
+            actions: Arc::new(Mutex::new(ActionPool::new(UNUSED_ACTIONS_MAX))),
             index: Arc::default(),
             is_open: Arc::default(),
             is_monitored: Arc::default(),

@@ -183,6 +183,7 @@ fn make_flow(
     }
     let to_put: Arc<[DpAction]> =
         if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
+    let to_put = backer.long_lists.share(to_put);
     let mask = backer.mask_of(&t, key);
     let ukey = Ukey {
         flow: PackedFlow::new(key, &mask),

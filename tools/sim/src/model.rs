@@ -4,7 +4,7 @@
 
 use crate::frames::{key_of, recompute_checksums, valid_checksums, without_checksums};
 use crate::tracking::PlainTracking;
-use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
+use datapath::{ACTION_NESTING_MAX, EXECUTED_ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::actions::{CheckPktLen, CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract};
@@ -471,7 +471,7 @@ fn accepts(actions: &[DpAction], depth: usize, total: &mut usize) -> bool {
     *total += actions.len();
     let mut lists = actions.iter().flat_map(DpAction::lists);
     depth <= ACTION_NESTING_MAX
-        && *total <= ACTIONS_MAX
+        && *total <= EXECUTED_ACTIONS_MAX
         && actions.iter().all(|a| a.userspace_lacks().is_none())
         && lists.all(|inner| accepts(inner, depth + 1, total))
 }

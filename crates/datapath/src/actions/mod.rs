@@ -49,8 +49,8 @@ use std::sync::Arc;
 
 /// Maximum nesting of actions.
 pub const ACTION_NESTING_MAX: usize = 8;
-/// Maximum actions of one flow or packet, nested ones included.
-pub const ACTIONS_MAX: usize = 8192;
+/// Maximum actions of one packet, nested ones included: a flood to all ports that a datapath may have, several times.
+pub const EXECUTED_ACTIONS_MAX: usize = 262_144;
 /// Maximum recirculations of a packet.
 pub const RECIRC_DEPTH_MAX: u8 = 6;
 /// Parses the headers of `frame` into `key`, whose metadata (packet type, ports, marks, tunnel, connection) stay.
@@ -123,15 +123,19 @@ fn apply(
 /// The actions to run for such a list and packets of that type: without outputs of packets that no port takes.
 ///
 /// # Errors
-/// The list nests too deep, is too long, or has an unsupported action.
-pub(crate) fn validate(actions: &Arc<[DpAction]>, packet_type: u32) -> Result<Arc<[DpAction]>, DpifError> {
-    fn count(actions: &[DpAction], depth: usize, total: &mut usize) -> Result<(), DpifError> {
+/// The list nests too deep, has more than `max` actions, or an unsupported one.
+pub(crate) fn validate(
+    actions: &Arc<[DpAction]>,
+    max: usize,
+    packet_type: u32,
+) -> Result<Arc<[DpAction]>, DpifError> {
+    fn count(actions: &[DpAction], depth: usize, max: usize, total: &mut usize) -> Result<(), DpifError> {
         if depth > ACTION_NESTING_MAX {
             return Err(DpifError::Unsupported(format!("actions nest deeper than {ACTION_NESTING_MAX}")));
         }
         *total += actions.len();
-        if *total > ACTIONS_MAX {
-            return Err(DpifError::Unsupported(format!("more than {ACTIONS_MAX} actions")));
+        if *total > max {
+            return Err(DpifError::Unsupported(format!("more than {max} actions")));
         }
         for action in actions {
             if let Some(name) = action.userspace_lacks() {
@@ -140,12 +144,12 @@ pub(crate) fn validate(actions: &Arc<[DpAction]>, packet_type: u32) -> Result<Ar
                 )));
             }
             for inner in action.lists() {
-                count(inner, depth + 1, total)?;
+                count(inner, depth + 1, max, total)?;
             }
         }
         Ok(())
     }
-    count(actions, 0, &mut 0)?;
+    count(actions, 0, max, &mut 0)?;
     encap::for_ports(actions, packet_type == 0)
 }
 
@@ -252,7 +256,7 @@ impl Executor {
 
 /// The identity of an action in its flow: entry `i` of the list with that base, 0 for the flow's own.
 fn inner_place(list: u64, i: usize) -> u64 {
-    list.wrapping_mul(ACTIONS_MAX as u64 + 1).wrapping_add(i as u64 + 1)
+    list.wrapping_mul(EXECUTED_ACTIONS_MAX as u64 + 1).wrapping_add(i as u64 + 1)
 }
 
 /// An action does not fit the packet.

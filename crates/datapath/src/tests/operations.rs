@@ -2,6 +2,7 @@
 
 use super::frames::{tcp, udp};
 use super::*;
+use dpif::FLOW_ACTIONS_MAX;
 use dpif::actions::{CloneAction, DecTtl, Foreign, PopVlan, PushVlan, Rewrite, Sample, Userspace};
 
 fn port_mask() -> KeyMask {
@@ -40,7 +41,7 @@ fn puts_are_validated_and_bounded() {
     let nest = |depth| (0..depth).fold(vec![out(2)], |inner, _| vec![DpAction::Clone(CloneAction(inner))]);
     let (_, deep) = rig.put(key, least_mask(), nest(ACTION_NESTING_MAX + 1));
     assert!(matches!(deep, OpResult::Failed(DpifError::Unsupported(_))));
-    let (_, long) = rig.put(key, least_mask(), vec![out(2); ACTIONS_MAX + 1]);
+    let (_, long) = rig.put(key, least_mask(), vec![out(2); FLOW_ACTIONS_MAX + 1]);
     assert!(matches!(long, OpResult::Failed(DpifError::Unsupported(_))));
     rig.flow(1, &tcp(1, 80), port_mask(), nest(ACTION_NESTING_MAX));
     rig.flow(1, &tcp(1, 81), port_mask(), vec![]);

@@ -274,7 +274,7 @@ impl Fresh {
             return Verdict::Keep;
         }
         backer.observe(|o| o.recheck_ends(ufid, Rechecked::Modify));
-        k.actions = actions.into();
+        k.actions = backer.long_lists.share(actions.into());
         Verdict::Modify(k.actions.clone())
     }
 

@@ -1,6 +1,5 @@
 //! The interface of a translation to the actions that it executes.
 
-use super::MAX_ACTIONS;
 use super::ctx::XlateCtx;
 use super::state::AfterAction;
 use dpif::actions::Meter;
@@ -11,6 +10,9 @@ use ofp_actions::{
     Action, CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, SampleFlow, Translator, set,
 };
 use std::sync::Arc;
+
+/// Maximum actions of an action set.
+const ACTION_SET_MAX: usize = 4096;
 
 impl Translator for XlateCtx<'_> {
     fn flow(&self) -> &Flow {
@@ -139,7 +141,7 @@ impl Translator for XlateCtx<'_> {
         set::merge(&mut self.packet.action_set, actions);
         self.packet.flow.actset_output = set::output_of(&self.packet.action_set).0;
         self.trace_action_set("is");
-        if self.packet.action_set.len() > MAX_ACTIONS {
+        if self.packet.action_set.len() > ACTION_SET_MAX {
             self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
         }
     }

@@ -410,7 +410,7 @@ impl<'a> XlateCtx<'a> {
                 AfterAction::Split(check) => return self.run_both(&check, &actions[i + 1..]),
             }
             if self.out.outside + self.out.actions.len() > MAX_ACTIONS {
-                self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
+                self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a packet may have");
             }
         }
     }
@@ -522,7 +522,8 @@ impl<'a> XlateCtx<'a> {
             self.out.actions.extend(inner);
         }
         let can = self.host.capabilities();
-        if self.out.actions.iter().any(|a| a.needs_emulation(&can)) {
+        let actions = self.out.outside + self.out.actions.len();
+        if actions > can.flow_actions_max || self.out.actions.iter().any(|a| a.needs_emulation(&can)) {
             self.record.slow_reasons |= SlowReason::Action.bit();
         }
         self.examine_flow();

@@ -525,6 +525,26 @@ fn slow_flows_keep_their_packets_actions_apart() {
     assert_eq!(show(&t.actions_to_put()), "slow(2)");
 }
 
+/// As in OVS, whose flows have 64 KiB of actions.
+#[test]
+fn packets_of_longer_lists_than_flows_have_take_the_slow_path() {
+    let one_rule = |rules: &str| {
+        let rig = Rig::new();
+        let a = rig.a;
+        rig.rules(a, rules)
+    };
+    let outputs = |n: usize| vec!["2"; n].join(",");
+    for (n, is_slow) in [(dpif::FLOW_ACTIONS_MAX, false), (dpif::FLOW_ACTIONS_MAX + 1, true)] {
+        let t = one_rule(&format!("actions={}", outputs(n))).translate(&Rig::flow(TCP), false);
+        assert_eq!((t.actions.len(), t.slow_reasons != 0, t.error), (n, is_slow, None));
+        let nested = format!("actions=clone(push_mpls:0x8847,{}),3", outputs(n - 3));
+        let t = one_rule(&nested).translate(&Rig::flow(TCP), false);
+        assert_eq!((t.actions.len(), t.slow_reasons != 0, t.error), (2, is_slow, None));
+    }
+    let many = vec!["resubmit(,1)"; 33].join(",");
+    one_rule(&format!("actions={many}\ntable=1,actions={}", outputs(4000))).acts(TCP, "drop:TooManyOutputs");
+}
+
 #[test]
 fn the_port_of_a_resubmit_is_for_the_lookup_only() {
     let rig = Rig::new();
