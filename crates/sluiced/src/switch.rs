@@ -42,7 +42,7 @@ use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use vswitch::config::{MetricsAddress, affects_desired};
+use vswitch::config::MetricsAddress;
 use vswitch::plan::{CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Parsed, Planner, SupportedTypes};
 
@@ -367,8 +367,7 @@ impl Switch {
         self.set_devices_up_or_down();
         let changes = db.client().take_changes();
         let replica = db.client_ref().replica();
-        self.parsed.changed(replica, &changes);
-        self.is_affected |= affects_desired(replica, &changes);
+        self.is_affected |= self.parsed.changed(replica, &changes);
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             // Devices appear and disappear also while the database is unreachable.

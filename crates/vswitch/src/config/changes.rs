@@ -4,16 +4,6 @@ use ovsdb::client::{Change, ChangeKind, Replica};
 
 use crate::settings::{self, Setting};
 
-/// Whether [`super::Desired::from_replica`] may return a different state after these changes. Written-back status
-/// needs no new pass over all rows.
-pub fn affects_desired(replica: &Replica, changes: &[Change]) -> bool {
-    changes.iter().any(|change| affects(replica, change))
-}
-
-fn affects(replica: &Replica, change: &Change) -> bool {
-    changed_columns(replica, change).is_none_or(|columns| !columns.is_empty())
-}
-
 /// The changed columns among those that the configuration reads; `None` for a row that came or went.
 pub(super) fn changed_columns<'a>(replica: &'a Replica, change: &Change) -> Option<Vec<&'a str>> {
     let (ChangeKind::Modified, Some(old), Some(new)) =

@@ -32,7 +32,6 @@ use ovsdb::client::Replica;
 use ovsdb::value::Uuid;
 
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
-pub use changes::affects_desired;
 pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,

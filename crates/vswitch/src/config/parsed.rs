@@ -38,10 +38,13 @@ impl Parsed {
         *self = Parsed::default();
     }
 
-    /// Forgets results that depend on changed rows.
-    pub fn changed(&mut self, replica: &Replica, changes: &[Change]) {
+    /// Forgets results that depend on changed rows. Whether [`super::Desired::read`] may return a different state after these
+    /// changes: status that the switch writes needs no new one.
+    pub fn changed(&mut self, replica: &Replica, changes: &[Change]) -> bool {
+        let mut is_affected = false;
         for change in changes {
             let columns = changed_columns(replica, change);
+            is_affected |= columns.as_ref().is_none_or(|columns| !columns.is_empty());
             // A new interface reads its former number, which the switch writes.
             let number = |row: RowView<'_>| row.opt_int("ofport");
             let is_renumbered =
@@ -61,9 +64,13 @@ impl Parsed {
                 "Bridge" if columns.is_some_and(|columns| columns == ["ports"]) => {}
                 // Ports do not read these.
                 "Open_vSwitch" | "Controller" | "Manager" if change.kind == ChangeKind::Modified => {}
-                _ => return self.clear(),
+                _ => {
+                    self.clear();
+                    return true;
+                }
             }
         }
+        is_affected
     }
 
     fn forget_port(&mut self, port: Uuid) {

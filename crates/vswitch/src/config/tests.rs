@@ -598,24 +598,24 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
         bed.set(table, name, column, value);
         let changes = bed.take_changes();
         assert_eq!(changes.len(), 1);
-        assert_eq!(affects_desired(bed.replica(), &changes), expected, "{table}.{column}");
+        assert_eq!(Parsed::default().changed(bed.replica(), &changes), expected, "{table}.{column}");
         // Only a number from before a restart is ignored: it is read when an interface is new.
         assert_eq!(before != bed.desired(), expected || column == "ofport", "{table}.{column}");
     }
     bed.del_port("br0", "p1");
     let changes = bed.take_changes();
-    assert!(affects_desired(bed.replica(), &changes));
+    assert!(Parsed::default().changed(bed.replica(), &changes));
     let root = bed.root();
     bed.txn(|txn| {
         let manager = txn.insert("Manager", [("target", ColumnValue::from("ptcp:6640"))]);
         txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
     });
     let changes = bed.take_changes();
-    assert!(affects_desired(bed.replica(), &changes));
+    assert!(Parsed::default().changed(bed.replica(), &changes));
     let manager = bed.replica().rows("Manager").next().unwrap().uuid();
     bed.txn(|txn| txn.update("Manager", manager, [("is_connected", ColumnValue::from(true))]));
     let changes = bed.take_changes();
-    assert!(!changes.is_empty() && !affects_desired(bed.replica(), &changes));
+    assert!(!changes.is_empty() && !Parsed::default().changed(bed.replica(), &changes));
 }
 
 /// Near misses of valid texts, and others.
