@@ -69,6 +69,8 @@ pub(crate) struct FactKeeper {
     /// Facts of the last comparison, and the planner's version then.
     last: Facts,
     planned: u64,
+    /// Devices below tunnels at the last comparison, by interface.
+    egress: BTreeMap<String, Egress>,
     last_written: Option<i64>,
 }
 
@@ -116,6 +118,7 @@ impl FactKeeper {
             changed_rows: BTreeSet::new(),
             last: Facts::default(),
             planned: 0,
+            egress: BTreeMap::new(),
             last_written: None,
         }
     }
@@ -334,7 +337,7 @@ impl FactKeeper {
         self.writeback.set_missing(db.client_ref().missing());
         let replica = db.client_ref().replica();
         let egress = tunnels::egress(instances);
-        let txn = if due || self.dirty || !egress.is_empty() {
+        let txn = if due || self.dirty || egress != self.egress {
             let mut facts = self.facts(planner);
             facts.switch.capabilities = self.capabilities(instances);
             facts.managers = self.managers.clone();
@@ -343,7 +346,7 @@ impl FactKeeper {
             }
             add_egress(&mut facts, planner, &egress);
             add_offloads(&mut facts, planner, instances.dummy_ports());
-            (self.last, self.planned) = (facts, planner.version());
+            (self.last, self.planned, self.egress) = (facts, planner.version(), egress);
             self.writeback.next(replica, &self.last, now_ms)
         } else {
             self.writeback.next_of(replica, &self.last, &self.changed_rows, now_ms)

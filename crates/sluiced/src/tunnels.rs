@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The device to which a tunnel's route leads.
+#[derive(PartialEq, Eq)]
 pub(crate) struct Egress {
     pub(crate) device: Arc<str>,
     pub(crate) has_carrier: bool,
