@@ -1,7 +1,9 @@
 //! Other processes, from proc(5) and by pidfd_open(2).
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -103,10 +105,29 @@ pub fn program(pid: u32) -> Option<String> {
     Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_string())
 }
 
+/// The arguments of a process, its name first; `None` if it is gone.
+pub fn arguments(pid: u32) -> Option<Vec<OsString>> {
+    let all = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let all = all.strip_suffix(&[0]).unwrap_or(&all);
+    Some(all.split(|byte| *byte == 0).map(|one| OsString::from_vec(one.to_vec())).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn arguments_are_those_of_the_process() {
+        let words = ["-c", "read _", "name", ""];
+        let mut child = Command::new("sh").args(words).stdin(Stdio::piped()).spawn().unwrap();
+        // spawn() returns once the child has executed its program.
+        let found = arguments(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.unwrap(), ["sh", "-c", "read _", "name", ""]);
+        assert_eq!(arguments(u32::MAX), None);
+    }
 
     #[test]
     fn a_handle_sees_the_end_of_its_process_and_causes_it() {

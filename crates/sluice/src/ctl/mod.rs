@@ -81,7 +81,7 @@ fn run(options: &Options) -> Result<bool> {
     match options.action {
         Action::Start => start::start(options, &places),
         Action::Stop => process::stop(&places),
-        Action::Restart => Ok(process::stop(&places)? && start::start(options, &places)?),
+        Action::Restart => start::restart(options, &places),
         Action::Reload => start::reload(&places),
         Action::Status => status(&places),
         Action::Version => start::version(),

@@ -15,7 +15,7 @@ pub(crate) enum Action {
     Start,
     /// End the daemon: by its command exit, then by SIGTERM, then by SIGKILL
     Stop,
-    /// Stop, then start
+    /// Hand over to a new process if the options are those of the running daemon; else stop, then start
     Restart,
     /// Hand the running switch over to a new process of the installed program, without loss of packets
     Reload,

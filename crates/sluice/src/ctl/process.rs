@@ -1,5 +1,6 @@
 //! The running daemon: found by its pid file, ended step by step.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +34,11 @@ impl Daemon {
     /// Whether its program is `sluiced`, whatever name ps(1) shows.
     pub(super) fn is_ours(&self) -> bool {
         self.program.as_deref() == Some(DAEMON)
+    }
+
+    /// Whether it was started with these arguments.
+    pub(super) fn has(&self, arguments: &[OsString]) -> bool {
+        sys::process::arguments(self.pid).is_some_and(|all| all.get(1..) == Some(arguments))
     }
 }
 

@@ -84,9 +84,11 @@ pub(super) fn start(options: &Options, places: &Places) -> Result<bool> {
     command.args(arguments(options, places)).current_dir(&options.daemon_cwd);
     command.env("OVS_RUNDIR", &places.run).env("OVS_DBDIR", &places.database);
     let ended = command.status().context("cannot run nice")?;
-    if !report(&format!("Starting {DAEMON}"), ended.success()) {
-        return Ok(false);
-    }
+    Ok(report(&format!("Starting {DAEMON}"), ended.success()) && record(options, places)?)
+}
+
+/// Records and removes in the database of a new daemon as asked.
+fn record(options: &Options, places: &Places) -> Result<bool> {
     if !options.no_ovsdb_server && !identity::record(options, places)? {
         return Ok(false);
     }
@@ -100,6 +102,17 @@ pub(super) fn start(options: &Options, places: &Places) -> Result<bool> {
         identity::record_hostname_later(options.no_full_hostname)?;
     }
     Ok(true)
+}
+
+/// Hands a daemon with the arguments of `options` over to a new process; ends and starts another one, or one that refuses.
+pub(super) fn restart(options: &Options, places: &Places) -> Result<bool> {
+    let arguments = arguments(options, places);
+    let hands_over = !options.delete_bridges
+        && matches!(process::find(places)?, Found::Running(daemon) if daemon.is_ours() && daemon.has(&arguments));
+    if hands_over && reload(places)? {
+        return record(options, places);
+    }
+    Ok(process::stop(places)? && start(options, places)?)
 }
 
 /// Hands the running switch over to a new process of the installed program; whether that has the role.

@@ -79,11 +79,11 @@ fn a_daemon_starts_restarts_and_stops_without_a_service_manager() {
     );
     let reloaded = machine.ctl(&["reload"]);
     assert!(reloaded.status.success() && reloaded.stdout == "Handing over sluiced.\n", "{reloaded:?}");
-    let pid_of_new = || {
+    let pid_of_new = |old: &str| {
         let text = std::fs::read_to_string(machine.run.join("ovs-vswitchd.pid")).unwrap_or_default();
-        Some(text.trim().to_string()).filter(|new| !new.is_empty() && *new != pid)
+        Some(text.trim().to_string()).filter(|new| !new.is_empty() && new != old)
     };
-    wait_for(LIMIT, "the pid file of the new process", || pid_of_new().is_some()).unwrap();
+    wait_for(LIMIT, "the pid file of the new process", || pid_of_new(&pid).is_some()).unwrap();
     let pid = machine.pid();
     let id = std::fs::read_to_string(machine.settings.path().join("openvswitch/system-id.conf")).unwrap();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -107,6 +107,12 @@ fn a_daemon_starts_restarts_and_stops_without_a_service_manager() {
     assert!(restarted.starts_with(&format!("Exiting sluiced ({pid}).\nStarting sluiced.\n")), "{restarted}");
     assert_eq!(machine.vsctl("list-br"), "br0\nbr1");
     assert_eq!(machine.vsctl("get open . external_ids:system-id"), "own");
+    // With other arguments it was another daemon; with the same ones the daemon hands over.
+    let pid = machine.pid();
+    let handed = machine.begin("restart", &["--system-id=new"]);
+    assert_eq!(handed, "Handing over sluiced.\nConfiguring Open vSwitch system IDs.\n");
+    wait_for(LIMIT, "the pid file of the successor", || pid_of_new(&pid).is_some()).unwrap();
+    assert_eq!(machine.vsctl("get open . external_ids:system-id"), "new");
     machine.begin("restart", &["--delete-bridges", "--no-monitor"]);
     assert_eq!(machine.vsctl("list-br"), "");
     let pid = machine.pid();
