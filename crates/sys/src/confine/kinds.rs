@@ -10,6 +10,13 @@ use super::files::Files;
 /// `prctl(2)`: names of memory (`linux/prctl.h`).
 const PR_SET_VMA: u32 = 0x5356_4d41;
 
+/// The status of a file by its name; architectures differ in its name.
+#[cfg(target_arch = "x86_64")]
+const FSTATAT: Sysno = Sysno::newfstatat;
+/// The status of a file by its name; architectures differ in its name.
+#[cfg(target_arch = "aarch64")]
+const FSTATAT: Sysno = Sysno::fstatat;
+
 /// A system call that a thread may make.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Allowed {
@@ -150,7 +157,7 @@ const EXISTING_FILES: Group = &[
     Bits { call: Sysno::openat, argument: 2, mask: (libc::O_CREAT | libc::O_TRUNC) as u64, value: 0 },
     Always(Sysno::statx),
     Always(Sysno::fstat),
-    Always(Sysno::newfstatat),
+    Always(FSTATAT),
     Always(Sysno::lseek),
 ];
 
@@ -164,7 +171,7 @@ const OPEN_FILES: Group =
 /// Files that the thread makes, replaces and removes, by Landlock in the folders of the row.
 const NEW_FILES: Group = &[
     Always(Sysno::openat),
-    Always(Sysno::newfstatat),
+    Always(FSTATAT),
     Always(Sysno::fsync),
     Always(Sysno::fdatasync),
     Always(Sysno::ftruncate),
