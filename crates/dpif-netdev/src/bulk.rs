@@ -20,6 +20,7 @@ use flow::DpPort;
 use netdev::OpenedPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
+use sys::confine::Kind;
 
 /// Devices opened or closed concurrently.
 pub const TOGETHER: usize = 32;
@@ -75,7 +76,11 @@ fn each_by<T: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
         for _ in 1..count.min(threads) {
             let named = std::thread::Builder::new().name("devices".to_string());
             // If a thread cannot be started, the others do its part.
-            if named.spawn_scoped(scope, run).is_err() {
+            let confined = || {
+                sys::confine::enter(Kind::Devices, &[]);
+                run();
+            };
+            if named.spawn_scoped(scope, confined).is_err() {
                 break;
             }
         }
@@ -93,7 +98,11 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
         let spawn = |item| {
             let named = std::thread::Builder::new().name("devices".to_string());
             // A thread that cannot be started drops its item: it is closed all the same, or opened on request.
-            named.spawn_scoped(scope, move || work(item)).ok()
+            let run = move || {
+                sys::confine::enter(Kind::Devices, &[]);
+                work(item)
+            };
+            named.spawn_scoped(scope, run).ok()
         };
         let running: Vec<_> = items.into_iter().map(spawn).collect();
         // A panic has been reported already.

@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sweep::Round;
 use sync::{AtomicBool, AtomicU32, Mutex, Ordering, Parker, Unparker, lock};
+use sys::confine::Kind;
 
 /// Sweep interval by default, as in Open vSwitch.
 const SWEEP_INTERVAL_MS: u32 = 20_000;
@@ -62,7 +63,10 @@ impl Sweeper {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let (sweeper, shared) = (self.clone(), shared.clone());
-        let work = move || sweeper.run(&shared, &parker);
+        let work = move || {
+            sys::confine::enter(Kind::Background, &[]);
+            sweeper.run(&shared, &parker);
+        };
         let join = std::thread::Builder::new().name("ct_clean".to_string()).spawn(work)?;
         *running = Some((unparker, join));
         Ok(())

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use sync::{Mutex, lock};
+use sys::confine::Kind;
 
 /// Cores of a dummy datapath, whose threads are not bound.
 const DUMMY_CORES: u16 = 64;
@@ -166,6 +167,7 @@ impl PmdPool {
     }
 
     fn run_threads(&self, s: &mut State, plan: &ThreadPlan) -> Result<(), DpifError> {
+        netdev::start_ring_threads(|| sys::confine::enter(Kind::Rings, &[]));
         let (cores, bound) = self.wanted_cores(plan);
         let new: Vec<u16> = cores.iter().copied().filter(|core| !s.running.contains_key(core)).collect();
         let mut others = !new.is_empty();

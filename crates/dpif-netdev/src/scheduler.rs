@@ -16,6 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use sys::Waker;
+use sys::confine::Kind;
 use sys::poll::PollSet;
 
 /// Most memory of waiting packets of all ports, in bytes.
@@ -220,7 +221,11 @@ impl SchedulerThread {
                 let wakeup = Arc::new(Wakeup { waker, sleeps: AtomicBool::new(false) });
                 let (ports, own) = (self.served.clone(), wakeup.clone());
                 let thread = std::thread::Builder::new().name("qos".to_string());
-                thread.spawn(move || run(&ports, &own)).map_err(failed)?;
+                let run = move || {
+                    sys::confine::enter(Kind::Packets, &[]);
+                    run(&ports, &own);
+                };
+                thread.spawn(run).map_err(failed)?;
                 served.wakeup = Arc::downgrade(&wakeup);
                 wakeup
             }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use sync::{AtomicU64, Ordering};
+use sys::confine::Kind;
 
 /// The sending side of its inbox.
 pub(super) struct Thread {
@@ -87,7 +88,11 @@ impl PmdFactory {
         let burst_packets = self.ablation.burst_packets();
         let (portless, offload) = (self.portless.clone(), self.offload(id));
         let thread = PmdThread::new(pmd, portless, inbox.clone(), offload, burst_packets);
-        let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(move || thread.run())?;
+        let run = move || {
+            sys::confine::enter(Kind::Packets, &[]);
+            thread.run();
+        };
+        let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(run)?;
         Ok(Running {
             thread: Arc::new(Thread { id, core, inbox }),
             join,

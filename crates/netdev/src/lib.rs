@@ -40,5 +40,6 @@ pub use open::{OpenNote, OpenedPort, open};
 pub use port::{Port, RxCounters, RxMode, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{
     ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,
+    start_ring_threads,
 };
 pub use tap::TapOptions;

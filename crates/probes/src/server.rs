@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sync::{AtomicBool, Ordering};
 use sys::Waker;
+use sys::confine::Kind;
 use sys::poll::PollSet;
 use upcall_events::codec::PACKET_BYTES_MAX;
 use upcall_events::{Record, Stage, encode_header};
@@ -52,7 +53,11 @@ impl EventSocket {
         let listener = listen(path)?;
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
         let server = Server { listener, stop: stop.clone(), waker: waker.clone(), client: None };
-        let thread = std::thread::Builder::new().name("events".to_string()).spawn(move || server.run())?;
+        let run = move || {
+            sys::confine::enter(Kind::Events, &[]);
+            server.run();
+        };
+        let thread = std::thread::Builder::new().name("events".to_string()).spawn(run)?;
         Ok(EventSocket { path: path.to_path_buf(), stop, waker, thread: Some(thread) })
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::appctl::{Answer, DEFAULT_TARGET, call};
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
-use crate::status_model::{Connections, Counts, Datapath, LongestTurn, Port, StatusModel, Zone};
+use crate::status_model::{Confinement, Connections, Counts, Datapath, LongestTurn, Port, StatusModel, Zone};
 
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
@@ -99,6 +99,16 @@ fn run(options: &Options) -> Result<(String, bool)> {
 /// The earlier reading and how long ago it was.
 type Before<'a> = Option<(&'a StatusModel, Duration)>;
 
+fn confinement_line(Confinement { parts, refused }: &Confinement) -> String {
+    match (parts.is_empty(), refused) {
+        (true, _) => "Threads: not confined".to_string(),
+        (false, 0) => format!("Threads: confined by {}", parts.join(", ")),
+        (false, _) => {
+            format!("Threads: confined by {}; {refused} calls refused, see the log", parts.join(", "))
+        }
+    }
+}
+
 fn screen(now: &StatusModel, before: Before<'_>) -> String {
     let mut out = String::new();
     let version = if now.version.is_empty() { "of an unknown version" } else { &now.version };
@@ -109,6 +119,9 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
         let ms = |us: u64| us as f64 / 1e3;
         let _infallible =
             writeln!(out, "Main loop: longest turn {:.1} ms, {:.1} ms of it {part}", ms(*us), ms(*part_us));
+    }
+    if let Some(confinement) = &now.confinement {
+        let _infallible = writeln!(out, "{}", confinement_line(confinement));
     }
     for path in &now.datapaths {
         let old = before.and_then(|(before, elapsed)| {
@@ -389,6 +402,7 @@ mod tests {
             "subtable_lookups": 12, "upcalls": 2, "upcalls_lost": 0, "busy_cycles": 1, "idle_cycles": 3});
         StatusModel::from_json(&json!({"version": "0.1.0", "uptime_ms": 61_000,
             "main_loop": {"turns": 9, "longest": {"us": 12_340, "at_ms": 5, "part": "routes", "part_us": 11_000}},
+            "confinement": {"calls": true, "files": false, "capabilities": true, "refused": 0},
             "datapaths": [{"name": "netdev@ovs-netdev", "flows": 5, "masks": 2, "hits": 98, "misses": 2, "lost": 0,
                 "threads": [thread], "upcalls": {"misses": 2, "refused": 1, "installed": 2, "flow_limit": 200_000}}],
             "bridges": [{"name": "br0", "datapath_id": "00000000000000aa", "ports": [port, broken]}]}))
@@ -401,6 +415,7 @@ mod tests {
         let expected = "\
 Sluice 0.1.0, up 1m 1s
 Main loop: longest turn 12.3 ms, 11.0 ms of it routes
+Threads: confined by system calls, capabilities
 Datapath netdev@ovs-netdev: 5 flows, 2 masks; 98 packets hit (98.0%), 2 missed, 0 lost
 Upcalls: 2 misses, 1 refused; 2 flows installed, at most 200000 at once
 
@@ -417,6 +432,16 @@ Bridge br0 (datapath id 00000000000000aa)
         assert_eq!(screen(&now, Some((&before, Duration::from_secs(2)))), expected);
         let totals = screen(&now, None);
         assert!(totals.contains("Rx packets") && totals.contains("12600000"), "{totals}");
+    }
+
+    #[test]
+    fn the_confinement_of_threads() {
+        let line = |parts: &[&'static str], refused| {
+            confinement_line(&Confinement { parts: parts.to_vec(), refused })
+        };
+        assert_eq!(line(&[], 0), "Threads: not confined");
+        assert_eq!(line(&["files"], 0), "Threads: confined by files");
+        assert_eq!(line(&["files"], 2), "Threads: confined by files; 2 calls refused, see the log");
     }
 
     fn counts(connections: u64, created: u64, refused: u64) -> Value {

@@ -4,6 +4,7 @@
 //! ```json
 //! {"version": "0.1.0", "pid": 4711, "uptime_ms": 61000,
 //!  "main_loop": {"turns": 4321, "longest": {"us": 5300, "at_ms": 1700000000123, "part": "database", "part_us": 5100}},
+//!  "confinement": {"calls": true, "files": true, "capabilities": true, "refused": 0},
 //!  "datapaths": [{"name": "netdev@ovs-netdev", "flows": 12, "masks": 3, "hits": 1000, "misses": 12, "lost": 0,
 //!    "threads": [{"id": "pmd-c00", "received": 1012, "cache_hits": 900, "megaflow_hits": 100,
 //!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95,
@@ -46,6 +47,8 @@ pub(crate) struct StatusModel {
     pub(crate) uptime_ms: Option<u64>,
     /// Longest turn of the main loop; `None` if unknown.
     pub(crate) longest_turn: Option<LongestTurn>,
+    /// Confinement of the daemon's threads; `None` if unknown.
+    pub(crate) confinement: Option<Confinement>,
     /// One for each type with bridges.
     pub(crate) datapaths: Vec<Datapath>,
     /// In display order.
@@ -56,6 +59,24 @@ pub(crate) struct StatusModel {
     pub(crate) ineffective: Vec<Setting>,
     /// Keys that no setting has.
     pub(crate) unknown_keys: Vec<UnknownKey>,
+}
+
+/// `confinement`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Confinement {
+    /// Confined parts: system calls, files, capabilities.
+    pub(crate) parts: Vec<&'static str>,
+    /// Refused system calls.
+    pub(crate) refused: u64,
+}
+
+impl Confinement {
+    fn from_json(value: &Value) -> Option<Confinement> {
+        let parts = [("calls", "system calls"), ("files", "files"), ("capabilities", "capabilities")];
+        let has = |(name, shown): (&str, &'static str)| (value[name] == true).then_some(shown);
+        let parts = parts.into_iter().filter_map(has).collect();
+        value.is_object().then(|| Confinement { parts, refused: number(value, "refused") })
+    }
 }
 
 /// `main_loop.longest`.
@@ -309,6 +330,7 @@ impl StatusModel {
             pid: value["pid"].as_u64(),
             uptime_ms: value["uptime_ms"].as_u64(),
             longest_turn: LongestTurn::from_json(&value["main_loop"]["longest"]),
+            confinement: Confinement::from_json(&value["confinement"]),
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
             sessions: list(value, "sessions", Session::from_json),

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use sync::{AtomicBool, Mutex, Ordering, Unparker, lock};
+use sys::confine::Kind;
 use vswitch::plan::PortSet;
 
 /// Name of the thread.
@@ -278,7 +279,10 @@ impl Bonds {
             let poll = Poll::new()?;
             *lock(&self.shared.waker) = Some(Arc::new(Waker::new(poll.registry(), WAKE)?));
             let runner = thread::Runner::new(self.shared.clone(), poll)?;
-            translating_thread(THREAD.to_string()).spawn(move || runner.run())
+            translating_thread(THREAD.to_string()).spawn(move || {
+                sys::confine::enter(Kind::Links, &[]);
+                runner.run();
+            })
         };
         match start() {
             Ok(thread) => self.thread = Some(thread),

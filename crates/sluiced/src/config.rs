@@ -53,6 +53,8 @@ pub struct DaemonConfig {
     pub syslog_target: Option<String>,
     /// Lock all memory.
     pub lock_memory: bool,
+    /// Confine threads to what they need.
+    pub confine: bool,
     /// User to run as, with an optional group after a colon.
     pub user: Option<String>,
     /// Type of this system and its version, in place of those of its files.

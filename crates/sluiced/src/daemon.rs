@@ -8,6 +8,7 @@ mod handover;
 use super::appctl::{self, Answer};
 use super::claim::{self, Claim, Look, Seeker};
 use super::config::{COMPATIBLE, DaemonConfig, Exit};
+use super::confinement::{self, Confinement};
 use super::control_plane::ControlPlane;
 use super::db::{Db, MANAGERS};
 use super::handover::{Leaving, Succession};
@@ -60,6 +61,7 @@ struct Daemon {
     service: Service,
     wakeups: Wakeups,
     memory: MemoryGrowth,
+    confinement: Confinement,
     metrics: Metrics,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
@@ -136,6 +138,9 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
     }
     if config.lock_memory {
         sys::limits::lock_memory().context("--mlockall")?;
+    }
+    if config.confine {
+        confinement::begin(config.lock_memory);
     }
     std::fs::create_dir_all(&config.run_dir).with_context(|| format!("{}", config.run_dir.display()))?;
     let pid_file = match &config.pid_file {
@@ -216,6 +221,7 @@ impl Daemon {
             service: Service::find(),
             wakeups: Wakeups::default(),
             memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
+            confinement: Confinement::default(),
             metrics: Metrics::default(),
             unixctl,
             database_unixctl: None,
@@ -291,6 +297,7 @@ impl Daemon {
             database_unixctl,
             waiting,
             metrics,
+            mut confinement,
             service,
             pid_file,
             leaving,
@@ -307,6 +314,7 @@ impl Daemon {
         db.stop_listening();
         switch.stop(exit);
         drop((db, events, pid_file));
+        confinement.run(u64::MAX);
         let is_asked = |wait: &appctl::Wait| matches!(wait, appctl::Wait::Exit | appctl::Wait::Handover);
         for (request, _) in waiting.iter().filter(|(_, wait)| is_asked(wait)) {
             unixctl.reply(request, Ok(String::new()), &mut reactor);
@@ -482,12 +490,12 @@ impl Daemon {
             let totals = plane.counters();
             plane.coverage.sample(&totals, now_ms);
         }
-        let mut turn = Turn::at(plane.coverage.next_ms(now_ms));
+        let turn = Turn::at(plane.coverage.next_ms(now_ms));
         if self.memory.run(now_ms) {
             memory_growth::log_counts(&appctl::memory_counts(&self.plane));
         }
-        turn = turn.and(self.memory.turn());
-        turn
+        self.confinement.run(now_ms);
+        turn.and(self.memory.turn())
     }
 
     /// Replies to commands whose replies are ready, or parts of them.

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use sys::confine::Kind;
 use sys::local;
 use sys::lock::FileLock;
 use sys::os_text;
@@ -113,9 +114,10 @@ pub fn open(
     let (jobs, todo) = channel();
     let (results, written) = channel();
     let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None, failed: false };
-    let writer = std::thread::Builder::new()
-        .name("ovsdb-log".into())
-        .spawn(move || writer.run(&todo, &results, &wake))?;
+    let writer = std::thread::Builder::new().name("ovsdb-log".into()).spawn(move || {
+        sys::confine::enter(Kind::Files, &[folder_of(&writer.path)]);
+        writer.run(&todo, &results, &wake);
+    })?;
     let file = DbFile {
         _lock: lock,
         jobs: Some(jobs),
@@ -264,8 +266,12 @@ fn write_like(like: &Path, path: &Path, contents: &[u8]) -> io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
         return Err(e);
     }
-    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 struct Writer {

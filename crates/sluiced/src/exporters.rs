@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Parker, Unparker, lock};
+use sys::confine::Kind;
 use telemetry::netflow;
 use vswitch::config::{IpfixConfig, SflowConfig};
 
@@ -223,7 +224,10 @@ impl Exporters {
         lock(&self.shared.requests).push_back(request);
         if let Some(parker) = self.parker.take() {
             let shared = self.shared.clone();
-            let run = move || thread::run(&shared, &parker);
+            let run = move || {
+                sys::confine::enter(Kind::Exporters, &[]);
+                thread::run(&shared, &parker);
+            };
             match std::thread::Builder::new().name(THREAD.into()).spawn(run) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(e) => log::error!(target: "collectors", "cannot start the thread of exporters: {e}"),

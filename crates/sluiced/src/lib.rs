@@ -16,6 +16,7 @@ pub mod appctl;
 mod bonds;
 mod claim;
 pub mod config;
+mod confinement;
 pub mod control_plane;
 mod coverage;
 pub mod daemon;

@@ -32,6 +32,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use sync::{AtomicBool, Mutex, Ordering, Parker, Unparker, lock};
+use sys::confine::Kind;
 use vswitch::plan::{PortEntry, PortSet};
 use vswitch::status::TrunkChanges;
 
@@ -371,7 +372,10 @@ impl LinkProtocols {
     fn start(&mut self) {
         let Some(parker) = self.parker.take() else { return };
         let shared = self.shared.clone();
-        let run = move || thread::Runner::new(shared, parker).run();
+        let run = move || {
+            sys::confine::enter(Kind::Links, &[]);
+            thread::Runner::new(shared, parker).run();
+        };
         match translating_thread(THREAD.to_string()).spawn(run) {
             Ok(thread) => self.thread = Some(thread),
             Err(e) => log::error!(

@@ -59,7 +59,7 @@ struct Options {
     /// Log to this UDP port, too
     #[arg(long, value_name = "IP:PORT")]
     syslog_target: Option<String>,
-    /// Accepted: nothing confines the daemon
+    /// Do not confine threads: each has all system calls, files and capabilities of the process
     #[arg(long)]
     no_self_confinement: bool,
     /// Keep all memory from being paged out
@@ -220,6 +220,7 @@ fn config(options: Options, started_as: &str, program: Program) -> DaemonConfig 
         syslog_method: options.syslog_method,
         syslog_target: options.syslog_target,
         lock_memory: options.mlockall,
+        confine: !options.no_self_confinement,
         user: options.user,
         system: (options.system_type, options.system_version),
         dummies: options.enable_dummy.unwrap_or_default(),

@@ -24,6 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Ordering};
+use sys::confine::Kind;
 use vswitch::config::MetricsAddress;
 
 /// Log module.
@@ -90,8 +91,12 @@ impl Metrics {
             MetricsAddress::Tcp(address) => (Address::Tcp(*address), format!("http://{address}/metrics")),
             MetricsAddress::Unix(path) => (Address::Unix(PathBuf::from(path)), format!("unix:{path}")),
         };
+        let folder = match &address {
+            Address::Tcp(_) => None,
+            Address::Unix(path) => path.parent().map(PathBuf::from),
+        };
         let started =
-            Server::bind(&address, Limits::default()).and_then(|server| start(server, waker.clone()));
+            Server::bind(&address, Limits::default()).and_then(|server| start(server, folder, waker.clone()));
         match started {
             Ok(thread) => {
                 log::info!(target: MODULE, "metrics are served at {name}");
@@ -141,12 +146,14 @@ impl Drop for Metrics {
     }
 }
 
-fn start(server: Server, waker: Arc<mio::Waker>) -> std::io::Result<Thread> {
+/// Starts the thread. It removes the socket in the folder, if there is one, at its end.
+fn start(server: Server, folder: Option<PathBuf>, waker: Arc<mio::Waker>) -> std::io::Result<Thread> {
     let (ask, asked) = channel();
     let (stop, counts) = (server.stopper(), server.counts());
     let at_end = waker.clone();
     let mut scraper = Scraper { ask, waker, counts, latest: None, costs: Costs::default() };
     let run = move || {
+        sys::confine::enter(Kind::Metrics, folder.as_deref().as_slice());
         if let Err(e) = server.run(&mut scraper) {
             log::warn!(target: MODULE, "the thread of the metrics ends: {e}");
         }

@@ -29,6 +29,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{Mutex, MutexGuard, lock};
+use sys::confine::Kind;
 
 /// Bytes of the kernel's messages per turn: three thousand routes of a dump, a thousand events.
 const BYTES_PER_TURN: usize = 256 << 10;
@@ -470,6 +471,7 @@ fn drop_aside(old: Routes) {
         return;
     }
     let work = move || {
+        sys::confine::enter(Kind::Background, &[]);
         std::thread::sleep(HELD_BY_VIEWS);
         drop(old);
     };

@@ -16,6 +16,7 @@ use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use sync::{AtomicBool, AtomicU64, AtomicUsize, Garbage, Mutex, Ordering, Parker, Unparker, lock};
+use sys::confine::Kind;
 
 /// Maximum wait of a handler, so that it notices its end.
 const HANDLER_WAIT: Duration = Duration::from_millis(500);
@@ -70,15 +71,30 @@ struct Threads {
     running: Vec<JoinHandle<()>>,
 }
 
+/// The kind of the threads that translate for a datapath.
+fn kind(datapath: &dyn Provider) -> Kind {
+    if datapath.pmd_threads().is_some() { Kind::Translation } else { Kind::KernelTranslation }
+}
+
 /// A thread that translates: all resubmits may nest on its stack.
 pub(crate) fn translating_thread(name: String) -> std::thread::Builder {
     std::thread::Builder::new().name(name).stack_size(THREAD_STACK_BYTES)
 }
 
 impl Threads {
-    fn spawn(&mut self, name: String, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
+    fn spawn(
+        &mut self,
+        name: String,
+        kind: Kind,
+        run: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> io::Result<()> {
         let stop = self.stop.clone();
-        self.running.push(translating_thread(name).spawn(move || run(&stop))?);
+        let run = move || {
+            // Threads that help it have its confinement.
+            sys::confine::enter(kind, &[]);
+            run(&stop);
+        };
+        self.running.push(translating_thread(name).spawn(run)?);
         Ok(())
     }
 
@@ -95,6 +111,7 @@ impl Threads {
 
 /// Drops values, each once it is unshared, or after [`LAST_HOLDERS`].
 fn reclaim(queue: &Receiver<Box<dyn Garbage>>) {
+    sys::confine::enter(Kind::Background, &[]);
     while let Ok(garbage) = queue.recv() {
         let since = Instant::now();
         while !garbage.is_last() && since.elapsed() < LAST_HOLDERS {
@@ -136,8 +153,9 @@ impl SlowPath {
         };
         slow.set_handlers(handlers)?;
         let backer = backer.clone();
+        let kind = kind(&*datapath);
         let leader = RevalidatorThread { backer, datapath, parker, state, wake };
-        slow.revalidators.spawn("revalidator0".to_string(), move |stop| leader.run(stop))?;
+        slow.revalidators.spawn("revalidator0".to_string(), kind, move |stop| leader.run(stop))?;
         if let Some(garbage) = slow.backer.reclaimer.attach() {
             // It ends with the backer.
             std::thread::Builder::new().name("reclaim".to_string()).spawn(move || reclaim(&garbage))?;
@@ -168,7 +186,8 @@ impl SlowPath {
             let (backer, datapath) = (self.backer.clone(), self.datapath.clone());
             let thread = HandlerThread::new(&*handler, backer, datapath, self.revalidator.clone());
             let wake = self.wake.clone();
-            self.handlers.spawn(format!("handler{n}"), move |stop| thread.run(handler, stop, &wake))?;
+            let kind = kind(&*self.datapath);
+            self.handlers.spawn(format!("handler{n}"), kind, move |stop| thread.run(handler, stop, &wake))?;
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
+use sys::confine::Kind;
 
 /// First word of a file.
 const MAGIC: &str = "sluice-state";
@@ -150,6 +151,7 @@ impl State {
         // This process will soon put its own file in place.
         let file = sys::local::open_own(&path);
         let read = move || {
+            sys::confine::enter(Kind::Background, &[]);
             let counted = file.and_then(|file| followed.counted(&file, &boot));
             let counted = counted.unwrap_or_else(|e| {
                 log::warn!(target: "state", "{}: {e}: counters of rules lack their last part", path.display());

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sync::Ordering;
+use sys::confine::Means;
 use vswitch::Notice;
 use vswitch::config::UnknownKey;
 
@@ -28,6 +29,7 @@ pub(crate) fn report(switch: &Switch, turns: &TurnTimes, uptime_ms: u64) -> Valu
         "pid": std::process::id(),
         "uptime_ms": uptime_ms,
         "main_loop": main_loop(turns),
+        "confinement": confinement(),
         "datapaths": datapaths,
         "bridges": bridges(switch),
         "sessions": sessions(switch),
@@ -42,6 +44,18 @@ fn main_loop(times: &TurnTimes) -> Value {
         json!({"us": longest.us, "at_ms": longest.at_ms, "part": longest.part.name(), "part_us": longest.part_us})
     });
     json!({"turns": times.turns.buckets.iter().sum::<u64>(), "longest": longest})
+}
+
+/// Whether threads are confined, and refused system calls.
+fn confinement() -> Value {
+    let means = sys::confine::means();
+    let has = |part: fn(&Means) -> &Result<(), String>| means.is_some_and(|means| part(means).is_ok());
+    json!({
+        "calls": has(|means| &means.calls),
+        "files": has(|means| &means.files),
+        "capabilities": means.is_some(),
+        "refused": sys::confine::refused_calls(),
+    })
 }
 
 /// Settings that are refused, have no effect or another one.

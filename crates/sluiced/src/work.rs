@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use sync::{Mutex, MutexGuard, Parker, Unparker, lock};
+use sys::confine::Kind;
 
 /// Maximum threads working or waiting for their turn.
 const WORKERS_MAX: usize = 16;
@@ -138,6 +139,7 @@ impl Work {
         let parker = Parker::new();
         let taken = parker.unparker().clone();
         let work = move || {
+            sys::confine::enter(Kind::Commands, &[]);
             let turn = RefCell::new(Some(lock(&turns)));
             let requester = Requester { parts: done, taken: parker, wanted: is_wanted, turn, unread };
             if requester.waits() {

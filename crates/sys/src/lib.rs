@@ -1,5 +1,5 @@
 //! Operating system services for a daemon: daemonizing, pid files, file locks, Unix sockets, other processes, DSCPs,
-//! signals, limits, users, machine statistics, threads and processors, USDT probes, waking and waiting,
+//! signals, limits, users, confinement of threads, machine statistics, threads and processors, USDT probes, waking and waiting,
 //! random numbers, clocks, the allocator. For measuring tools also: frames with timestamps, unnamed network namespaces.
 //!
 //! Nothing here is specific to switches. Everything may be called from any thread unless its page restricts
@@ -8,6 +8,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod confine;
 pub mod counting;
 pub mod daemon;
 pub mod frames;

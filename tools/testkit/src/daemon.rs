@@ -16,6 +16,8 @@ use crate::wait::{listens, wait_for};
 /// Maximum time for a daemon to become ready, and to end.
 const START_LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// A line of the log about a system call that the confinement of a thread refuses.
+const REFUSED: &str = "was refused the system call";
 /// Lines of the log and of each stream shown after a failed test.
 const TAIL_LINES: usize = 60;
 
@@ -170,7 +172,7 @@ impl DaemonSpec {
 }
 
 /// A running daemon. Dropping it ends it by its process id, gracefully at first; if the test panics, it
-/// prints the end of its log.
+/// prints the end of its log. A test fails if a thread of its daemon was refused a system call.
 #[derive(Debug)]
 pub struct Daemon {
     /// `None` only after it was stopped.
@@ -237,7 +239,9 @@ impl Daemon {
     /// # Errors
     /// If it has not ended after `limit`; it is killed then.
     pub fn wait(mut self, limit: Duration) -> Result<Output> {
-        self.running.take().context("the daemon was stopped before")?.wait(limit)
+        let output = self.running.take().context("the daemon was stopped before")?.wait(limit)?;
+        self.expect_none_refused(&output);
+        Ok(output)
     }
 
     /// Ends it: SIGTERM, and SIGKILL if it has not ended after 10 s.
@@ -257,7 +261,19 @@ impl Daemon {
     }
 
     fn end(&mut self, signal: Signal) -> Result<Output> {
-        self.running.take().context("the daemon was stopped before")?.stop(signal, STOP_LIMIT)
+        let output =
+            self.running.take().context("the daemon was stopped before")?.stop(signal, STOP_LIMIT)?;
+        self.expect_none_refused(&output);
+        Ok(output)
+    }
+
+    /// # Panics
+    /// If a thread was refused a system call.
+    fn expect_none_refused(&self, output: &Output) {
+        let log = self.log();
+        let lines = log.lines().chain(output.stderr.lines());
+        let refused: Vec<&str> = lines.filter(|line| line.contains(REFUSED)).collect();
+        assert!(refused.is_empty() || std::thread::panicking(), "{}", refused.join("\n"));
     }
 
     /// All that it wrote, to its log and to standard error, once it has ended.

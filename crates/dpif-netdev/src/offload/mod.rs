@@ -295,7 +295,10 @@ impl Offloads {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let offloads = self.clone();
-        let work = move || offloads.run(&parker);
+        let work = move || {
+            sys::confine::enter(sys::confine::Kind::Background, &[]);
+            offloads.run(&parker);
+        };
         let join = std::thread::Builder::new().name("hw_offload".to_string()).spawn(work)?;
         self.unparker.store(Some(unparker.clone()).into());
         *running = Some(Running { unparker, join });

@@ -38,6 +38,7 @@ use crate::open::{OpenedPort, Opener, Opening};
 use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
 use crate::{link, raw};
 
+pub use rings::start_ring_threads;
 pub(crate) use rx::{io_slice, whole};
 pub(crate) use tx::{read_slice, virtio_header};
 

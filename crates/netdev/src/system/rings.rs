@@ -109,10 +109,17 @@ fn grow(change: &Change, Sockets { pair, base }: &Sockets, new: NewRing) -> io::
     pair.steer(base, Member::Second)
 }
 
+/// The threads' jobs, once they were asked for; `None`: none could be started.
+static QUEUE: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
+
+/// Starts the threads ahead of the first job, so that they are not those of a thread with less rights. Each calls `begin` first.
+pub fn start_ring_threads(begin: fn()) {
+    QUEUE.get_or_init(|| start(begin));
+}
+
 /// Passes a job to a thread; returns one that finds no room.
 pub(super) fn submit(job: Job) -> Result<(), Job> {
-    static QUEUE: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
-    match QUEUE.get_or_init(start) {
+    match QUEUE.get_or_init(|| start(|| ())) {
         Some(queue) => queue.try_send(job).map_err(|e| match e {
             std::sync::mpsc::TrySendError::Full(job) | std::sync::mpsc::TrySendError::Disconnected(job) => {
                 job
@@ -123,12 +130,16 @@ pub(super) fn submit(job: Job) -> Result<(), Job> {
 }
 
 /// Starts the threads; `None`: none starts.
-fn start() -> Option<SyncSender<Job>> {
+fn start(begin: fn()) -> Option<SyncSender<Job>> {
     let (sender, receiver) = sync_channel(JOBS_MAX);
     let receiver = Arc::new(Mutex::new(receiver));
     let started = (0..WORKERS).filter(|_| {
         let receiver = receiver.clone();
-        std::thread::Builder::new().name("rings".to_owned()).spawn(move || work(&receiver)).is_ok()
+        let run = move || {
+            begin();
+            work(&receiver);
+        };
+        std::thread::Builder::new().name("rings".to_owned()).spawn(run).is_ok()
     });
     (started.count() > 0).then_some(sender)
 }

@@ -116,6 +116,7 @@ impl ControlPlane {
             ("db_monitor_refused", database.monitors_refused),
             ("db_wait_refused", database.waits_refused),
             ("long_poll_interval", self.loop_times.long()),
+            ("syscall_refused", sys::confine::refused_calls()),
             ("unixctl_cut_off", self.unixctl.cut_off),
             ("unixctl_received", self.unixctl.received),
             ("unixctl_replied", self.unixctl.replied),

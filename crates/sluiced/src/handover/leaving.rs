@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 use sys::channel::Channel;
+use sys::confine::Kind;
 
 /// Interval of looking for the state file to be complete, and for requests to end.
 const LOOK_MS: u64 = 5;
@@ -202,6 +203,7 @@ impl Leaving {
         let (done, exported) = sync_channel(1);
         let channel = self.channel.clone();
         let run = move || {
+            sys::confine::enter(Kind::Handover, &[]);
             yield_to_forwarding();
             let sent =
                 [(); 2].iter().try_for_each(|()| send_connections(&channel, &mut exports, MESSAGE_MAX));

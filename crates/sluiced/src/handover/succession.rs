@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 use sys::channel::Channel;
+use sys::confine::Kind;
 use sys::priority::{self, Lowered};
 
 /// Most flows, sessions and places kept at a time, of each.
@@ -58,6 +59,7 @@ fn yield_for_a_while() -> io::Result<Option<Lowered>> {
     let lowered = priority::lower()?;
     if let Some(lowered) = lowered {
         let restore = move || {
+            sys::confine::enter(Kind::Priority, &[]);
             std::thread::sleep(YIELDS_MAX);
             if let Err(e) = lowered.restore() {
                 log::warn!(target: "handover", "cannot take the priority of before: {e}");

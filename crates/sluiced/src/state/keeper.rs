@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use sync::{Mutex, lock};
+use sys::confine::Kind;
 
 /// Changes gather this long before they are written.
 const GATHER: Duration = Duration::from_millis(2);
@@ -91,8 +92,11 @@ impl Keeper {
             grow_only: false,
         };
         let of_thread = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("state".into()).spawn(move || writer.run(&of_thread))?;
+        let run = move || {
+            sys::confine::enter(Kind::Files, writer.files.state.parent().as_slice());
+            writer.run(&of_thread);
+        };
+        let thread = std::thread::Builder::new().name("state".into()).spawn(run)?;
         let _first = shared.thread.set(thread.thread().clone());
         thread.thread().unpark();
         Ok(Keeper { shared, thread: Some(thread) })

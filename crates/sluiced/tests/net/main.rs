@@ -10,6 +10,7 @@ mod bonds;
 mod bounds;
 mod cli;
 mod commands;
+mod confinement;
 mod connections;
 mod ct;
 mod ct_balancer;
