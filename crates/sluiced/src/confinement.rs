@@ -44,10 +44,12 @@ impl Confinement {
     pub(crate) fn run(&mut self, now_ms: u64) {
         let calls = confine::refused_calls();
         if calls != self.calls && now_ms >= self.next_ms {
-            (self.calls, self.next_ms) = (calls, now_ms.saturating_add(INTERVAL_MS));
-            self.lines(confine::refused(), now_ms)
-                .iter()
-                .for_each(|line| log::warn!(target: MODULE, "{line}"));
+            self.next_ms = now_ms.saturating_add(INTERVAL_MS);
+            let (lines, is_all) = self.lines(confine::refused(), now_ms);
+            lines.iter().for_each(|line| log::warn!(target: MODULE, "{line}"));
+            if is_all {
+                self.calls = calls;
+            }
         }
         let failed = confine::failed();
         if failed != self.failed {
@@ -56,11 +58,16 @@ impl Confinement {
         }
     }
 
-    /// The lines that are due.
-    fn lines(&mut self, refused: Vec<Refused>, now_ms: u64) -> Vec<String> {
+    /// The lines that are due; whether none is left for later.
+    fn lines(&mut self, refused: Vec<Refused>, now_ms: u64) -> (Vec<String>, bool) {
+        let mut is_all = true;
         let due = refused.into_iter().filter_map(|Refused { kind, call, count, thread }| {
             let (counted, at_ms) = self.lines.entry((kind, call.clone())).or_insert((0, 0));
-            if *counted == count || *counted > 0 && now_ms < at_ms.saturating_add(REPEAT_MS) {
+            if *counted == count {
+                return None;
+            }
+            if *counted > 0 && now_ms < at_ms.saturating_add(REPEAT_MS) {
+                is_all = false;
                 return None;
             }
             (*counted, *at_ms) = (count, now_ms);
@@ -72,7 +79,7 @@ impl Confinement {
                  Please report this; --no-self-confinement permits all calls"
             ))
         });
-        due.collect()
+        (due.collect(), is_all)
     }
 }
 
@@ -87,15 +94,16 @@ mod tests {
             vec![Refused { kind: Some(Kind::Packets), call, count, thread: u32::MAX }]
         };
         let mut confinement = Confinement::default();
-        let lines = confinement.lines(refused(1), 5);
+        let (lines, is_all) = confinement.lines(refused(1), 5);
         let expected =
             "thread 4294967295 (kind: packets) was refused the system call openat (257), 1 times so far: ";
-        assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
+        assert!(is_all && lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
         for (count, at_ms, wanted) in
             [(1, 10, 0), (9, 1000, 0), (9, 60_005, 1), (9, 200_000, 0), (10, 200_000, 1)]
         {
-            let lines = confinement.lines(refused(count), at_ms);
+            let (lines, is_all) = confinement.lines(refused(count), at_ms);
             assert_eq!(lines.len(), wanted, "{count} calls at {at_ms}: {lines:?}");
+            assert_eq!(is_all, (count, at_ms) != (9, 1000), "a line is held back for a minute");
         }
     }
 }

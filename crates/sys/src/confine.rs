@@ -50,6 +50,7 @@ static FAILED: AtomicU32 = AtomicU32::new(0);
 /// The handler of refused calls cannot be installed; nothing is confined.
 pub fn begin(locks_memory: bool) -> io::Result<&'static Means> {
     refused::install_handler()?;
+    refused::unblock()?;
     // The first read of a clock or processor by rustix reads the auxiliary vector, which threads without files cannot.
     crate::thread::cpu();
     count_processors_for_malloc();

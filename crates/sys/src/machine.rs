@@ -4,6 +4,11 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// The name of this machine, as uname(2) has it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// A process. Durations are in milliseconds, memory in kilobytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {

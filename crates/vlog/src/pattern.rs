@@ -149,7 +149,8 @@ fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
 }
 
 fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
+    // By a system call: threads without files log, too.
+    sys::machine::host_name()
 }
 
 /// A date in UTC, in the format of strftime(3), with `#` for digits of the fraction of a second.

@@ -172,7 +172,7 @@ impl DaemonSpec {
 }
 
 /// A running daemon. Dropping it ends it by its process id, gracefully at first; if the test panics, it
-/// prints the end of its log. A test fails if a thread of its daemon was refused a system call.
+/// prints the end of its log. A test fails if the log, which an orderly end completes, has a refused system call of a thread.
 #[derive(Debug)]
 pub struct Daemon {
     /// `None` only after it was stopped.

@@ -1,7 +1,5 @@
 //! Threads are confined to what their kind needs, while all of them work.
 
-use std::collections::BTreeMap;
-
 use testkit::{Cmd, Daemon, Topology, require_netns, require_programs, wait_for};
 
 use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, spec, vsctl};
@@ -33,8 +31,8 @@ struct Facts {
     no_new_privileges: u64,
 }
 
-/// The threads but for the main one, by name.
-fn threads(daemon: &Daemon) -> BTreeMap<String, Facts> {
+/// The threads but for the main one, with their names.
+fn threads(daemon: &Daemon) -> Vec<(String, Facts)> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let facts = tasks.flatten().filter_map(|task| {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
@@ -92,7 +90,7 @@ fn each_thread_is_confined_and_works() {
     // The thread that follows tracked connections starts within a second.
     wait_for(LIMIT, "threads of each kind", || {
         seen = threads(&daemon);
-        KINDS.iter().all(|(kind, _)| seen.keys().any(|name| is_there(name, kind)))
+        KINDS.iter().all(|(kind, _)| seen.iter().any(|(name, _)| is_there(name, kind)))
     })
     .unwrap_or_else(|e| panic!("{e}: {seen:#?}"));
     for (name, facts) in &seen {

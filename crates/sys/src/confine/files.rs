@@ -20,6 +20,8 @@ pub(super) enum Files {
     ReadAndWrite(&'static [&'static str], &'static [&'static str]),
     /// Regular files in the given folders: reading, writing, creating, renaming, removing.
     Given,
+    /// Files in the given folders, for removal alone.
+    Removed,
 }
 
 /// Whether the kernel has Landlock.
@@ -42,6 +44,7 @@ pub(super) fn restrict(files: Files, folders: &[&Path]) -> io::Result<()> {
             let written = paths(written).map(|path| (path, write));
             paths(read_only).map(|path| (path, read)).chain(written).collect()
         }
+        Files::Removed => folders.iter().map(|path| (*path, AccessFs::RemoveFile.into())).collect(),
         Files::Given => folders.iter().map(|path| (*path, all)).collect(),
     };
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(VERSION)).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! The kinds of threads: a row of each says which system calls, capabilities and files they have.
 
 use caps::Capability::{
-    self, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_NICE,
+    self, CAP_BPF, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_NICE,
 };
 use syscalls::Sysno;
 
@@ -16,6 +16,9 @@ const FSTATAT: Sysno = Sysno::newfstatat;
 /// The status of a file by its name; architectures differ in its name.
 #[cfg(target_arch = "aarch64")]
 const FSTATAT: Sysno = Sysno::fstatat;
+
+/// `bpf(2)`: removal from a map (`linux/bpf.h`).
+const BPF_MAP_DELETE_ELEM: u32 = 3;
 
 /// A system call that a thread may make.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +77,13 @@ const BASIC: Group = &[
     Always(Sysno::brk),
     Always(Sysno::rt_sigprocmask),
     Always(Sysno::rt_sigreturn),
+    // A fault ends the process: its handler restores the default, and so does abort(3).
+    If(Sysno::rt_sigaction, 0, &[libc::SIGSEGV as u32, libc::SIGBUS as u32, libc::SIGABRT as u32]),
     Always(Sysno::sigaltstack),
     Always(Sysno::gettid),
     Always(Sysno::getpid),
+    // The name of the machine, in lines of the log.
+    Always(Sysno::uname),
     OwnProcess(Sysno::tgkill),
     If(
         Sysno::prctl,
@@ -162,7 +169,10 @@ const EXISTING_FILES: Group = &[
 ];
 
 /// The port type `pcap` removes a record that it wrote in part.
-const CUTTING: Group = &[Always(Sysno::ftruncate)];
+const CUTTING: Group = &[Always(Sysno::ftruncate), Always(Sysno::lseek)];
+
+/// Closing of AF_XDP sockets: they leave the map of their program.
+const LEAVING_MAPS: Group = &[If(Sysno::bpf, 0, &[BPF_MAP_DELETE_ELEM])];
 
 /// Facts of open files.
 const OPEN_FILES: Group =
@@ -240,8 +250,8 @@ kinds! {
     /// Threads that open and close packet sockets of devices in parallel.
     Devices: Row {
         name: "devices",
-        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, NETLINK, DEVICE_FACTS],
-        capabilities: &[CAP_NET_RAW, CAP_NET_ADMIN],
+        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, NETLINK, DEVICE_FACTS, LEAVING_MAPS],
+        capabilities: &[CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF],
         files: NO_FILES,
     };
     /// Threads that work on memory alone: aging of tracked connections, freeing, restored counters, offload.
@@ -250,7 +260,7 @@ kinds! {
     /// open transmit sockets.
     Translation: Row {
         name: "translation",
-        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, DEVICE_FACTS],
+        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, DEVICE_FACTS, CUTTING],
         capabilities: &[CAP_NET_RAW, CAP_NET_ADMIN],
         files: NO_FILES,
     };
@@ -264,7 +274,7 @@ kinds! {
     /// Bonds and link protocols: they read links, and send frames by all datapaths, as handlers do.
     Links: Row {
         name: "links",
-        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, NETLINK, DEVICE_FACTS, EXISTING_FILES],
+        groups: &[WAITING, MESSAGES, PACKET_SOCKETS, NETLINK, DEVICE_FACTS, EXISTING_FILES, CUTTING],
         capabilities: &[CAP_NET_RAW, CAP_NET_ADMIN],
         files: Files::Read(&["/proc"]),
     };
@@ -303,7 +313,7 @@ kinds! {
         name: "metrics",
         groups: &[WAITING, MESSAGES, SERVING, NETLINK, REMOVAL],
         capabilities: &[],
-        files: Files::Given,
+        files: Files::Removed,
     };
     /// The socket of events of first packets.
     Events: Row { name: "events", groups: &[WAITING, MESSAGES, SERVING], capabilities: &[], files: NO_FILES };

@@ -92,6 +92,19 @@ pub(super) fn install_handler() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the calling thread, and those that it starts, get the signal: the kernel kills a process that blocks it, and the parent of
+/// a process may have it blocked.
+pub(super) fn unblock() -> io::Result<()> {
+    // SAFETY: the set is plain data, which the first call fills.
+    let error = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGSYS);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut())
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
 /// Records the call, and sets its result. Uses atomic values and one system call that each filter allows, nothing else.
 extern "C" fn handle(_signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes both structures, which are alive until this function returns; SIGSYS of a filter has the
