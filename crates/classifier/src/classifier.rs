@@ -133,7 +133,7 @@ pub struct Lookup<'a, R> {
     pub soft: Vec<&'a R>,
 }
 
-/// Of the rules of one match.
+/// The choice among the rules of one match.
 #[derive(PartialEq, Eq)]
 enum Pick {
     /// This one.

@@ -128,13 +128,11 @@ impl KernelDatapath {
         }
     }
 
-    /// The rest of a packet's actions after emulation of those that the kernel lacks, or in parts if there are too many for it;
-    /// `None` if neither is so.
+    /// The rest of a packet's actions after emulation of those that the kernel lacks; `None` if it lacks
+    /// none.
     fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::EmulatedPart>> {
         let DpifOp::Execute(e) = op else { return None };
-        if e.actions.len() <= self.can.flow_actions_max
-            && !e.actions.iter().any(|a| a.needs_emulation(&self.can))
-        {
+        if !e.actions.iter().any(|a| a.needs_emulation(&self.can)) {
             return None;
         }
         let mut random = self.random.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);

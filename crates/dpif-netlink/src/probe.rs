@@ -20,8 +20,8 @@ use std::net::Ipv4Addr;
 
 /// Maximum nesting of samples tried.
 const NESTING_MAX: u8 = 10;
-/// Actions of a flow that are certain to fit: the kernel takes 32 KiB of them.
-const FLOW_ACTIONS_MAX: usize = 2048;
+/// Outputs of a flow that the kernel takes: 32 KiB. It refuses longer lists, also for one packet.
+const FLOW_ACTIONS_MAX: usize = 4096;
 /// Maximum MPLS labels tried: those of our keys.
 const LABELS_MAX: u8 = 3;
 

@@ -31,18 +31,22 @@ impl<A: Hash + Eq> ActionPool<A> {
             return list.clone();
         }
         if self.lists.len() >= self.clean_at {
-            self.lists.retain(|list| Arc::strong_count(list) > 1);
-            self.clean_at = (self.lists.len() * 2).max(self.clean_least);
+            self.clean();
         }
         let list: Arc<[A]> = actions.into();
         self.lists.insert(list.clone());
         list
     }
+
+    fn clean(&mut self) {
+        self.lists.retain(|list| Arc::strong_count(list) > 1);
+        self.clean_at = (self.lists.len() * 2).max(self.clean_least);
+    }
 }
 
 /// Datapath actions from which on flows share a list: a shorter one costs less than its lookup.
 const LONG: usize = 64;
-/// Long lists that may be unused.
+/// Long lists up to which the next list looks for unused ones; each round of the revalidator does.
 const LONG_UNUSED_MAX: usize = 64;
 
 /// Long lists of datapath actions. A flood to thousands of ports is stored once for a port, not for each address that packets
@@ -59,6 +63,11 @@ impl LongLists {
     /// The list, or an equal one of another flow.
     pub(crate) fn share(&self, list: Arc<[DpAction]>) -> Arc<[DpAction]> {
         if list.len() < LONG { list } else { lock(&self.0).intern(list) }
+    }
+
+    /// Frees lists without flows.
+    pub(crate) fn clean(&self) {
+        lock(&self.0).clean();
     }
 }
 
@@ -91,6 +100,9 @@ mod tests {
         let first = lists.share(flood(100));
         assert!(Arc::ptr_eq(&first, &lists.share(flood(100))));
         assert!(!Arc::ptr_eq(&first, &lists.share(flood(101))));
+        drop(first);
+        lists.clean();
+        assert!(lock(&lists.0).lists.is_empty());
         let short = lists.share(flood(LONG as u32 - 1));
         assert!(!Arc::ptr_eq(&short, &lists.share(flood(LONG as u32 - 1))));
     }

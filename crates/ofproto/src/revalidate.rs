@@ -422,6 +422,7 @@ impl Revalidator {
             self.full_round_ms = duration_ms;
         }
         backer.recirc_release(&backer.ukeys.take_deferred());
+        backer.long_lists.clean();
         let (s, flows) = (&mut self.stats, backer.ukeys.len());
         s.rounds += 1;
         s.dump_duration_ms = duration_ms;

@@ -1,12 +1,12 @@
-//! Actions that another datapath lacks, and lists that are too long for it, emulated on one packet ([`emulate`]).
+//! Actions that another datapath lacks, emulated on one packet ([`emulate`]).
 //!
 //! Rewrites happen here on a copy of the packet; the other datapath still sends it, so its ports, meters,
 //! connections and flows see the expected packets.
 
-use super::{EXECUTED_ACTIONS_MAX, rewrite};
+use super::rewrite;
 use crate::hash::split_mix;
 use dpif::actions::{self, ExecResult, Psample, Rewrite, TnlPush};
-use dpif::{Capabilities, CtAction, DpAction, SetAction, UserCookie, XlateDrop};
+use dpif::{Capabilities, CtAction, DpAction, FLOW_ACTIONS_MAX, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
 
@@ -21,14 +21,13 @@ pub struct EmulatedPart {
     pub actions: Vec<DpAction>,
 }
 
-/// Executes those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them, or all rewrites of
-/// a list that is longer than its flows have; returns
+/// Executes those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; returns
 /// the parts for that datapath, in order. `random` decides samples around such an action, and advances. A meter or
 /// truncation before one goes with the next part, outer headers of a tunnel with all that follow.
 ///
 /// # Errors
 /// An action does not fit the packet, an action before an emulated one is unsupported here
-/// ([`DpAction::userspace_lacks`], connection tracking), or there are more parts than [`EXECUTED_ACTIONS_MAX`]: nothing is to be executed.
+/// ([`DpAction::userspace_lacks`], connection tracking), or there are more parts than [`FLOW_ACTIONS_MAX`]: nothing is to be executed.
 pub fn emulate(
     packet: Packet,
     key: &FlowKey,
@@ -83,10 +82,7 @@ struct Emulator<'a> {
 
 impl Emulator<'_> {
     fn run(&mut self, mut frame: Frame, actions: &[DpAction]) -> Result<(), CannotEmulate> {
-        let emulated = match actions.len() > self.can.flow_actions_max {
-            true => actions.len(),
-            false => actions.iter().rposition(|a| a.needs_emulation(self.can)).map_or(0, |last| last + 1),
-        };
+        let emulated = actions.iter().rposition(|a| a.needs_emulation(self.can)).map_or(0, |last| last + 1);
         let (emulated, others) = actions.split_at(emulated);
         for action in emulated {
             match action.execute(&mut Step { emulator: self, action }, frame) {
@@ -100,7 +96,7 @@ impl Emulator<'_> {
     }
 
     fn part(&mut self, frame: Frame) -> Result<(), CannotEmulate> {
-        if self.parts.len() >= EXECUTED_ACTIONS_MAX {
+        if self.parts.len() >= FLOW_ACTIONS_MAX {
             return Err(CannotEmulate);
         }
         let Frame { packet, key, before } = frame;

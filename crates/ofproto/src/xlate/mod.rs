@@ -75,7 +75,7 @@ pub const MAX_RESUBMITS: u32 = 4096;
 pub const MAX_BUCKETS: u32 = 16_384;
 /// Maximum buckets examined for the liveness of one.
 pub const MAX_BUCKET_LOOKS: u32 = 4096;
-/// Maximum datapath actions of a packet. Those of a flow are fewer: [`dpif::Capabilities::flow_actions_max`].
+/// Maximum datapath actions of a packet. A flow has fewer: [`dpif::Capabilities::flow_actions_max`].
 pub const MAX_ACTIONS: usize = 131_072;
 /// Bytes on the stack of `push` from which on no lookup begins. A list of actions bounds the bytes that it adds.
 pub const MAX_STACK_BYTES: usize = 65_536;

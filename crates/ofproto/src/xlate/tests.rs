@@ -537,7 +537,7 @@ fn packets_of_longer_lists_than_flows_have_take_the_slow_path() {
     for (n, is_slow) in [(dpif::FLOW_ACTIONS_MAX, false), (dpif::FLOW_ACTIONS_MAX + 1, true)] {
         let t = one_rule(&format!("actions={}", outputs(n))).translate(&Rig::flow(TCP), false);
         assert_eq!((t.actions.len(), t.slow_reasons != 0, t.error), (n, is_slow, None));
-        let nested = format!("actions=clone(push_mpls:0x8847,{}),3", outputs(n - 3));
+        let nested = format!("tcp,actions=clone(ct(commit),{}),3", outputs(n - 3));
         let t = one_rule(&nested).translate(&Rig::flow(TCP), false);
         assert_eq!((t.actions.len(), t.slow_reasons != 0, t.error), (2, is_slow, None));
     }

@@ -124,18 +124,6 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
     );
 }
 
-/// A list that is longer than flows of the other datapath goes to it in parts.
-#[test]
-fn long_lists_are_split() {
-    let (packet, key) = arp();
-    let can = Capabilities { flow_actions_max: 3, ..Capabilities::ENOUGH };
-    let actions = parse_actions("1,set(arp(op=2)),2,trunc(20),3,4", &NumbersOnly).unwrap();
-    let parts = emulate(packet, &key, &actions, &can, &mut 7).expect("they fit");
-    let told = parts.iter().map(|p| (p.key.base.nw_proto, format_actions(&p.actions, &NumbersOnly)));
-    let expected = [(1, "1"), (2, "2"), (2, "trunc(20),3"), (2, "4")];
-    assert_eq!(told.collect::<Vec<_>>(), expected.map(|(op, actions)| (op, actions.to_string())));
-}
-
 /// The key of each part has all that travels beside the bytes.
 #[test]
 fn parts_keep_the_state_of_their_packet() {
