@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpriority_process, pidfd_open, pidfd_send_signal};
 
 /// `PF_EXITING` of the kernel's process flags: the process is exiting, and the kernel closes its files.
 const PF_EXITING: u64 = 0x4;
@@ -107,7 +108,30 @@ pub fn program(pid: u32) -> Option<String> {
 
 /// The arguments of a process, its name first; `None` if it is gone.
 pub fn arguments(pid: u32) -> Option<Vec<OsString>> {
-    let all = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    strings(&format!("/proc/{pid}/cmdline"))
+}
+
+/// A variable of the environment that a process was started with.
+pub fn variable(pid: u32, name: &str) -> Option<OsString> {
+    let all = strings(&format!("/proc/{pid}/environ"))?;
+    let own =
+        |text: &OsString| Some(text.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
+    all.iter().find_map(own).map(OsString::from_vec)
+}
+
+/// The working folder of a process; `None` without the right to see it.
+pub fn folder(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// The nice value of a process.
+pub fn nice(pid: u32) -> Option<i32> {
+    getpriority_process(Pid::from_raw(i32::try_from(pid).ok()?)).ok()
+}
+
+/// The strings of a file, each of which ends with a zero.
+fn strings(path: &str) -> Option<Vec<OsString>> {
+    let all = std::fs::read(path).ok()?;
     let all = all.strip_suffix(&[0]).unwrap_or(&all);
     Some(all.split(|byte| *byte == 0).map(|one| OsString::from_vec(one.to_vec())).collect())
 }
@@ -120,12 +144,22 @@ mod tests {
     #[test]
     fn arguments_are_those_of_the_process() {
         let words = ["-c", "read _", "name", ""];
-        let mut child = Command::new("sh").args(words).stdin(Stdio::piped()).spawn().unwrap();
-        // spawn() returns once the child has executed its program.
-        let found = arguments(child.id());
+        let mut command = Command::new("sh");
+        command.args(words).env("SLUICE_TEST", "a=b").current_dir("/proc").stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = child.id();
+        // During its exec, the child has no arguments.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(20) && arguments(pid).is_none_or(|all| all[0] != "sh") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let found =
+            (arguments(pid), variable(pid, "SLUICE_TEST"), variable(pid, "SLUICE"), folder(pid), nice(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(found.unwrap(), ["sh", "-c", "read _", "name", ""]);
+        assert_eq!(found.0.unwrap(), ["sh", "-c", "read _", "name", ""]);
+        assert_eq!((found.1.unwrap(), found.2, found.3.unwrap()), ("a=b".into(), None, "/proc".into()));
+        assert_eq!(found.4, nice(std::process::id()));
         assert_eq!(arguments(u32::MAX), None);
     }
 

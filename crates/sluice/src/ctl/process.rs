@@ -1,6 +1,6 @@
 //! The running daemon: found by its pid file, ended step by step.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use sys::pidfile;
 use sys::process::Handle;
 
+use super::options::Options;
+use super::start::arguments;
 use super::{DAEMON, Places, report};
 use crate::appctl;
 use crate::remote::Deadline;
@@ -36,9 +38,17 @@ impl Daemon {
         self.program.as_deref() == Some(DAEMON)
     }
 
-    /// Whether it was started with these arguments.
-    pub(super) fn has(&self, arguments: &[OsString]) -> bool {
-        sys::process::arguments(self.pid).is_some_and(|all| all.get(1..) == Some(arguments))
+    /// Whether a start with these options would be the same: arguments, folders, priority.
+    pub(super) fn is_as_started(&self, options: &Options, places: &Places) -> bool {
+        let has =
+            |name: &str, value: Option<&OsStr>| sys::process::variable(self.pid, name).as_deref() == value;
+        let inherits = |name: &str| has(name, std::env::var_os(name).as_deref());
+        sys::process::arguments(self.pid).is_some_and(|all| all.get(1..) == Some(&arguments(options, places)))
+            && has("OVS_RUNDIR", Some(places.run.as_os_str()))
+            && has("OVS_DBDIR", Some(places.database.as_os_str()))
+            && ["OVS_LOGDIR", "OVS_SYSCONFDIR"].into_iter().all(inherits)
+            && sys::process::folder(self.pid).as_ref() == options.daemon_cwd.canonicalize().ok().as_ref()
+            && sys::process::nice(self.pid) == Some(options.ovs_vswitchd_priority.into())
     }
 }
 

@@ -104,12 +104,18 @@ fn record(options: &Options, places: &Places) -> Result<bool> {
     Ok(true)
 }
 
-/// Hands a daemon with the arguments of `options` over to a new process; ends and starts another one, or one that refuses.
+/// Hands a daemon that runs as `options` would start it over to a new process. Ends and starts another one, and one that
+/// refuses or does not answer.
 pub(super) fn restart(options: &Options, places: &Places) -> Result<bool> {
-    let arguments = arguments(options, places);
     let hands_over = !options.delete_bridges
-        && matches!(process::find(places)?, Found::Running(daemon) if daemon.is_ours() && daemon.has(&arguments));
-    if hands_over && reload(places)? {
+        && matches!(process::find(places)?, Found::Running(daemon) if daemon.is_ours() && daemon.is_as_started(options, places))
+        && running_version().is_some();
+    let handed_over = hands_over
+        && reload(places).unwrap_or_else(|error| {
+            complain(PROGRAM, &format!("{error:#}"));
+            false
+        });
+    if handed_over {
         return record(options, places);
     }
     Ok(process::stop(places)? && start(options, places)?)
@@ -133,6 +139,15 @@ pub(super) fn reload(places: &Places) -> Result<bool> {
     Ok(report(&format!("Handing over {DAEMON}"), matches!(answer, appctl::Answer::Text(_))))
 }
 
+/// The version of the daemon, if one answers.
+fn running_version() -> Option<String> {
+    let deadline = Deadline::within(VERSION_LIMIT);
+    match appctl::call(appctl::DEFAULT_TARGET, "sluice/version", &[], deadline) {
+        Ok(appctl::Answer::Text(version)) => Some(version),
+        Ok(appctl::Answer::Error(_)) | Err(_) => None,
+    }
+}
+
 /// Prints the version of the installed daemon, and of a running one with another.
 pub(super) fn version() -> Result<bool> {
     let path = program();
@@ -142,8 +157,7 @@ pub(super) fn version() -> Result<bool> {
         .with_context(|| format!("cannot run {}", path.display()))?;
     let installed = String::from_utf8_lossy(&output.stdout);
     print(&installed);
-    if let Ok(appctl::Answer::Text(running)) =
-        appctl::call(appctl::DEFAULT_TARGET, "sluice/version", &[], Deadline::within(VERSION_LIMIT))
+    if let Some(running) = running_version()
         && !installed.lines().any(|line| line == running.trim())
     {
         print(&format!("running: {running}"));

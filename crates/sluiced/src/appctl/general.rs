@@ -54,6 +54,12 @@ pub(super) const ROWS: Rows = &[
         help,
     ),
     &command("sluice/status", (), "report the running switch as one JSON object", status),
+    &command(
+        "sluice/version",
+        (),
+        "print the version of the running program, as --version does",
+        own_version,
+    ),
     &command("version", (), "print the OVS version of this interface", version),
 ];
 
@@ -108,6 +114,10 @@ fn handover(plane: &mut ControlPlane, program: Option<&str>) -> Reply {
     }
     plane.handover = HandoverState::Wanted(program.map(PathBuf::from));
     Reply::Later(Wait::Handover)
+}
+
+fn own_version(_: &mut ControlPlane, (): ()) -> Reply {
+    format!("sluiced {}\n", env!("CARGO_PKG_VERSION")).into()
 }
 
 fn version(_: &mut ControlPlane, (): ()) -> Reply {

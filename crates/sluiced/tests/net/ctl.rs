@@ -98,6 +98,13 @@ fn a_daemon_starts_restarts_and_stops_without_a_service_manager() {
     assert_eq!(machine.vsctl("get open . system_type system_version").replace('"', ""), "T\n7");
     assert_eq!(machine.begin("start", &[]), "sluiced is already running.\n");
     assert!(machine.ctl(&["check"]).status.success());
+    // The running version is that of the program: it has no line of its own.
+    let version = machine.ctl(&["version"]).stdout;
+    let running = machine.tool(&["appctl", "sluice/version"]).run().unwrap().stdout;
+    assert!(
+        version.lines().any(|line| line == running.trim()) && !version.contains("running: "),
+        "{version}{running}"
+    );
 
     machine.vsctl("add-br br0 -- add-br br1");
     machine.vsctl("add-port br1 passing -- set interface passing type=internal -- set port passing other_config:transient=true");
@@ -126,14 +133,20 @@ fn a_daemon_that_hangs_is_killed() {
     require_netns!();
     require_programs!(program().as_str(), "nice", "kill");
     let machine = Machine::new("hung");
+    let hang = || {
+        let pid = machine.pid();
+        Cmd::new("kill").args(["-STOP", &pid]).run().unwrap();
+        format!(
+            "Exiting sluiced ({pid}) ... failed!\nKilling sluiced ({pid}).\nKilling sluiced ({pid}) with SIGKILL.\n"
+        )
+    };
     machine.begin("start", &[]);
-    let pid = machine.pid();
-    Cmd::new("kill").args(["-STOP", &pid]).run().unwrap();
+    let killed = hang();
+    let restarted = machine.begin("restart", &[]);
+    assert_eq!(restarted, killed + "Starting sluiced.\nConfiguring Open vSwitch system IDs.\n");
+    let killed = hang();
     let stopped = machine.ctl(&["stop"]);
-    let expected = format!(
-        "Exiting sluiced ({pid}) ... failed!\nKilling sluiced ({pid}).\nKilling sluiced ({pid}) with SIGKILL.\n"
-    );
-    assert_eq!((stopped.status.code(), stopped.stdout), (Some(0), expected));
+    assert_eq!((stopped.status.code(), stopped.stdout), (Some(0), killed));
     let stale =
         format!("Pidfile for sluiced ({}) is stale\n", machine.run.join("ovs-vswitchd.pid").display());
     assert_eq!(machine.ctl(&["status"]).stdout, stale);

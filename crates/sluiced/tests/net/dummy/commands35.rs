@@ -183,6 +183,7 @@ const OTHERS: &[&str] = &[
     "sluice/loop-clear",
     "sluice/loop-show",
     "sluice/status",
+    "sluice/version",
     "tnl/neigh/retrans_time",
 ];
 
