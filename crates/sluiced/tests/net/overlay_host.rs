@@ -4,7 +4,9 @@
 use testkit::{Daemon, Netns, RunDir, Topology, wait_for};
 
 use crate::helpers::{LIMIT, appctl, ping_all, unreachable, vsctl, wait_until};
-use crate::overlays::{HERE, THERE, contents, require_overlay_to_stock, spec, stock, tunnel};
+use crate::overlays::{
+    HERE, THERE, answer_at_their_device, contents, require_overlay_to_stock, spec, stock, tunnel,
+};
 
 /// MTU of the hosts: 1500 bytes less the outer headers.
 const INNER_MTU: u32 = 1400;
@@ -24,6 +26,7 @@ fn configure(daemon: &Daemon, netns: &Netns, wires: [&str; 2], [own, remote]: [&
         ),
     );
     wait_for(LIMIT, "the device of br-phy", || netns.ip("link show dev br-phy").is_ok()).unwrap();
+    answer_at_their_device(netns);
     netns.up("br-phy").unwrap();
     netns.add_addr("br-phy", &format!("{own}/24")).unwrap();
     let bfd = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200 bfd:mult=50";

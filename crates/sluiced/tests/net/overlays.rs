@@ -32,9 +32,17 @@ fn bridges(host: &Host, far: &Host, datapath: &str) -> String {
     )
 }
 
+/// Has the kernel of a namespace answer ARP only for addresses of the device that it was asked at: ports of a datapath in user space
+/// are devices of the kernel, too, which would answer for the address of `br-phy`.
+pub(crate) fn answer_at_their_device(switch: &Netns) {
+    let path = "/proc/sys/net/ipv4/conf/all/arp_ignore";
+    switch.enter(|| std::fs::write(path, "1")).unwrap().unwrap();
+}
+
 /// Gives the device of `br-phy` its addresses, and its host MAC address to tests that need it.
 fn address(switch: &Netns, addresses: [&str; 2]) {
     wait_for(LIMIT, "the device of br-phy", || switch.ip("link show dev br-phy").is_ok()).unwrap();
+    answer_at_their_device(switch);
     switch.up("br-phy").unwrap();
     switch.add_addr("br-phy", &format!("{}/24", addresses[0])).unwrap();
     switch.add_addr("br-phy", &format!("{}/64", addresses[1])).unwrap();
@@ -115,6 +123,7 @@ pub(crate) fn contents(from: &Netns, to: &Netns, address: &str, stream_bytes: us
     let limit = patience(LIMIT);
     let exchange = |stream: TcpStream, own: u32, other: u32| {
         stream.set_read_timeout(Some(limit)).unwrap();
+        stream.set_write_timeout(Some(limit)).unwrap();
         let mut got = vec![0; stream_bytes];
         std::thread::scope(|scope| {
             scope.spawn(|| (&stream).write_all(&bytes(own)).unwrap());

@@ -50,6 +50,9 @@ const COMMANDS: &[(&str, &str, Result<&str, &str>)] = &[
 
 /// The output of a command of the database server.
 fn asked(lab: &Lab, line: &str) -> Output {
+    // It comes after the control socket of the switch.
+    let pid_file = lab.daemon.rundir().join("ovsdb-server.pid");
+    wait_for(LIMIT, "the pid file of the database server", || pid_file.exists()).unwrap();
     let words = line.split(' ').filter(|word| !word.is_empty());
     lab.daemon.tool("ovs-appctl").args(["-t", "ovsdb-server"]).args(words).output().unwrap()
 }
