@@ -55,6 +55,11 @@ impl Hops {
         Hops::One(NextHop { device: device.into(), gateway, is_dead: false })
     }
 
+    /// The first of its own ones.
+    pub fn first(&self) -> Option<&NextHop> {
+        self.own().first()
+    }
+
     /// Its own ones.
     pub(crate) fn own(&self) -> &[NextHop] {
         match self {

@@ -46,8 +46,10 @@ pub struct Neighbour {
     pub ip: IpAddr,
     /// Its Ethernet address.
     pub mac: MacAddr,
-    /// Expired already, but not removed yet.
-    pub is_stale: bool,
+    /// Time until it expires; 0: it has, and is not removed yet.
+    pub left_ms: u64,
+    /// A lookup asked for it, or a command entered it.
+    pub is_asked: bool,
 }
 
 #[derive(Debug)]
@@ -235,6 +237,21 @@ impl Neighbours {
         self.enter(now_ms, bridge, ip, mac, Source::Packet)
     }
 
+    /// Enters a next hop of another process, with the rest of its time. Returns whether lookups have a new result.
+    pub fn inherit(&mut self, now_ms: u64, n: &Neighbour) -> bool {
+        if n.left_ms == 0 {
+            return false;
+        }
+        let source = if n.is_asked { Source::Command } else { Source::Packet };
+        let changed = self.enter(now_ms, &n.bridge, n.ip, n.mac, source);
+        let expires_ms = now_ms + n.left_ms.min(self.aging_ms);
+        if let Some(entry) = self.entry(&n.bridge, n.ip.to_canonical()) {
+            entry.expires_ms = expires_ms;
+        }
+        self.next_ms = self.next_ms.min(expires_ms);
+        changed
+    }
+
     fn enter(&mut self, now_ms: u64, bridge: &str, ip: IpAddr, mac: MacAddr, source: Source) -> bool {
         let (ip, expires_ms) = (ip.to_canonical(), now_ms + self.aging_ms);
         let changed = if let Some(entry) = self.entry(bridge, ip) {
@@ -339,7 +356,8 @@ impl Neighbours {
                 bridge: name.to_string(),
                 ip: *ip,
                 mac: entry.mac,
-                is_stale: entry.expires_ms <= now_ms,
+                left_ms: entry.expires_ms.saturating_sub(now_ms),
+                is_asked: entry.unasked.is_none(),
             })
             .collect();
         all.sort_by(|a, b| (a.ip, &a.bridge).cmp(&(b.ip, &b.bridge)));

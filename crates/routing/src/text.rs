@@ -176,7 +176,7 @@ fn kind_name(kind: RouteKind) -> &'static str {
 pub fn neighbours(neighbours: &Neighbours, now_ms: u64) -> String {
     let mut out = format!("{:<46}{:<20}Bridge\n{}\n", "IP", "MAC", "=".repeat(74));
     for n in neighbours.list(now_ms) {
-        let stale = if n.is_stale { " STALE" } else { "" };
+        let stale = if n.left_ms == 0 { " STALE" } else { "" };
         let _ = writeln!(out, "{:<IP_COLUMNS$}{}   {}{stale}", address(n.ip), n.mac, n.bridge);
     }
     out

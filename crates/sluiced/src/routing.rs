@@ -21,8 +21,8 @@ use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
 use ofproto::native::NativeTunnels;
 use routing::{
-    Change, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Prefix, Route, RouteError,
-    RouteKind, RoutePosition, Routes, TABLE_LOCAL, TunnelPort,
+    Change, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbour, Neighbours, Prefix, Route,
+    RouteError, RouteKind, RoutePosition, Routes, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -65,6 +65,17 @@ struct KnownDummy {
     changes: u64,
     mac: MacAddr,
     addresses: Vec<InterfaceAddress>,
+}
+
+/// Settings of tunnels by command, beside routes and neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TunnelSettings {
+    /// Aging of neighbours.
+    pub(crate) aging_ms: u64,
+    /// Time between two requests for a neighbour.
+    pub(crate) retrans_ms: u64,
+    /// UDP source ports.
+    pub(crate) egress_ports: EgressPorts,
 }
 
 /// Changes of what translations read.
@@ -140,6 +151,32 @@ impl Routing {
         if self.neighbours().set(sys::clock::monotonic_ms(), bridge, ip, mac) {
             self.neighbours_changed.push(Some((bridge.to_string(), ip)));
         }
+    }
+
+    /// Enters a neighbour of the process to succeed.
+    pub(crate) fn inherit_neighbour(&mut self, neighbour: &Neighbour) {
+        if self.neighbours().inherit(sys::clock::monotonic_ms(), neighbour) {
+            self.neighbours_changed.push(Some((neighbour.bridge.clone(), neighbour.ip)));
+        }
+    }
+
+    /// Settings of tunnels by command, for a successor.
+    pub(crate) fn tunnel_settings(&self) -> TunnelSettings {
+        let (aging_ms, retrans_ms) = {
+            let neighbours = self.neighbours();
+            (neighbours.aging_ms(), neighbours.retrans_ms())
+        };
+        TunnelSettings { aging_ms, retrans_ms, egress_ports: self.egress_ports }
+    }
+
+    /// Takes over settings of the process to succeed.
+    pub(crate) fn inherit_tunnel_settings(&mut self, settings: TunnelSettings) {
+        {
+            let mut neighbours = self.neighbours();
+            neighbours.set_aging(sys::clock::monotonic_ms(), settings.aging_ms);
+            neighbours.set_retrans(settings.retrans_ms);
+        }
+        self.set_egress_ports(settings.egress_ports);
     }
 
     /// Forgets all neighbours.

@@ -1,7 +1,7 @@
 //! Neighbours: expiry, limits, and the list.
 
 use super::ip;
-use crate::{AGING_DEFAULT_MS, NEIGHBOURS_MAX, Neighbours, UNASKED_MAX, text};
+use crate::{AGING_DEFAULT_MS, NEIGHBOURS_MAX, Neighbour, Neighbours, UNASKED_MAX, text};
 use flow::MacAddr;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -111,6 +111,31 @@ fn a_table_full_of_neighbours_asked_for_refuses_and_counts() {
     assert!(all.set(1, "br0", host(5), mac(7)), "a known one changes");
     assert!(all.expire(1 + AGING_DEFAULT_MS) && all.is_empty());
     assert!(all.learn(2 + AGING_DEFAULT_MS, "br0", host(1), mac(1)));
+}
+
+#[test]
+fn another_process_inherits_all_with_their_time() {
+    let mut old = Neighbours::new();
+    old.set_aging(0, 1000);
+    old.learn(0, "br0", host(1), mac(1));
+    old.set(0, "br0", host(2), mac(2));
+    old.learn(400, "br1", host(1), mac(3));
+    let mut new = Neighbours::new();
+    new.set_aging(50_000, 1000);
+    for n in old.list(600) {
+        assert!(new.inherit(50_600, &n));
+        assert!(!new.inherit(50_600, &n), "nothing changes the second time");
+    }
+    let all = new.list(50_600);
+    assert_eq!(all, old.list(600));
+    assert_eq!(
+        all.iter().map(|n| (n.left_ms, n.is_asked)).collect::<Vec<_>>(),
+        [(400, false), (800, false), (400, true)]
+    );
+    assert!(new.expire(51_000) && new.len() == 1);
+    assert_eq!(new.lookup(51_001, "br1", host(1)), Some(mac(3)));
+    let expired = Neighbour { left_ms: 0, ..all[0].clone() };
+    assert!(!new.inherit(51_000, &expired));
 }
 
 proptest! {

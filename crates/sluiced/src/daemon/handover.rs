@@ -3,7 +3,7 @@
 use super::{Daemon, LOOK_AGAIN_MS};
 use crate::appctl;
 use crate::config::{DaemonConfig, Exit};
-use crate::control_plane::HandoverState;
+use crate::control_plane::{ControlPlane, HandoverState};
 use crate::handover::{Leaving, Step, Succession};
 use crate::turn::Turn;
 use crate::unixctl::Request;
@@ -34,7 +34,8 @@ impl Daemon {
             }
         }
         let Some(leaving) = &mut self.leaving else { return Turn::DONE };
-        match leaving.run(&mut self.plane.switch, &mut self.plane.db, &mut self.plane.reactor) {
+        let ControlPlane { switch, db, routing, reactor, .. } = &mut self.plane;
+        match leaving.run(switch, db, routing, reactor) {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
                 self.service.succeeded_by(leaving.successor());
@@ -66,7 +67,8 @@ impl Daemon {
         succession: &mut Option<Succession>,
     ) -> Result<()> {
         if let Some(under_way) = succession
-            && under_way.run(&mut self.plane.switch, &mut self.plane.reactor)? == Step::Over
+            && under_way.run(&mut self.plane.switch, &mut self.plane.routing, &mut self.plane.reactor)?
+                == Step::Over
         {
             let clients = under_way.take_clients();
             *succession = None;

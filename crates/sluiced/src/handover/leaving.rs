@@ -6,15 +6,18 @@ use crate::config::Program;
 use crate::db::Db;
 use crate::openflow::BridgeText;
 use crate::reactor::Reactor;
+use crate::routing::Routing;
 use crate::stream::Listener;
 use crate::switch::{FlowWalk, Switch};
 use crate::turn::Turn;
 use dpif::CtExport;
 use dpif_netdev::QueuePlace;
+use flow::MacAddr;
 use mio::Token;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -69,6 +72,8 @@ pub(crate) struct Leaving {
     began_ms: u64,
     /// State that controllers gave to bridges, as far as the successor has it.
     bridges: BTreeSet<BridgeText>,
+    /// Neighbours of tunnels that the successor has, and the number of changes then.
+    neighbours: (BTreeMap<(IpAddr, String), MacAddr>, u64),
 }
 
 impl Leaving {
@@ -105,6 +110,7 @@ impl Leaving {
             until_ms: now_ms + PREPARATION_MAX.as_millis() as u64,
             began_ms: now_ms,
             bridges: BTreeSet::new(),
+            neighbours: (BTreeMap::new(), 0),
         };
         token.map_err(|e| format!("cannot watch the channel: {e}"))?;
         leaving.stage = Stage::Writing(synced?);
@@ -141,6 +147,7 @@ impl Leaving {
         &mut self,
         switch: &mut Switch,
         db: &mut Db,
+        routing: &Routing,
         reactor: &mut Reactor,
     ) -> Result<Step, String> {
         if let Stage::Writing(synced) = &self.stage {
@@ -167,6 +174,7 @@ impl Leaving {
             match (note, std::mem::replace(&mut self.stage, Stage::Preparing)) {
                 (Note::Ready, Stage::Preparing) => {
                     self.send_bridges(switch, MESSAGE_MAX)?;
+                    self.send_routing(routing)?;
                     self.stage = Stage::Exporting(self.export(switch)?);
                 }
                 (Note::Warm, stage @ (Stage::Exporting(_) | Stage::Warming(_))) => {
@@ -179,6 +187,7 @@ impl Leaving {
         let now_ms = sys::clock::machine_us() / 1000;
         match std::mem::replace(&mut self.stage, Stage::Preparing) {
             Stage::Settling(exports, until_ms) if now_ms >= until_ms || switch.clients_may_pass() => {
+                self.send_neighbours(routing, MESSAGE_MAX)?;
                 self.change(switch, db, exports)?;
                 self.pass_clients(switch, reactor);
                 self.stage = Stage::Over;
@@ -223,6 +232,35 @@ impl Leaving {
         let sent = new.try_for_each(|saved| sender.add(saved)).and_then(|()| sender.flush());
         sent.map_err(|e| self.broken(&e))?;
         self.bridges = all;
+        Ok(())
+    }
+
+    /// Sends settings, routes and neighbours of tunnels, before the flows that use them.
+    fn send_routing(&mut self, routing: &Routing) -> Result<(), String> {
+        let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
+        let sent = sender.add(Note::Tunnels(routing.tunnel_settings()));
+        let mut routes = routing.routes().by_command().map(|route| Note::Route(Box::new(route)));
+        let sent = sent.and_then(|()| routes.try_for_each(|route| sender.add(route)));
+        sent.and_then(|()| sender.flush()).map_err(|e| self.broken(&e))?;
+        self.send_neighbours(routing, MESSAGE_MAX)
+    }
+
+    /// Sends neighbours of tunnels, as far as they are new. Others expire by themselves.
+    fn send_neighbours(&mut self, routing: &Routing, limit: Duration) -> Result<(), String> {
+        let (changes, all) = {
+            let neighbours = routing.neighbours();
+            if neighbours.changes() == self.neighbours.1 {
+                return Ok(());
+            }
+            (neighbours.changes(), neighbours.list(sys::clock::monotonic_ms()))
+        };
+        let known = &mut self.neighbours.0;
+        let new = all.into_iter().filter(|n| known.insert((n.ip, n.bridge.clone()), n.mac) != Some(n.mac));
+        let mut sender = Sender::new(&self.channel, limit);
+        let mut new = new.map(Note::Neighbour);
+        let sent = new.try_for_each(|neighbour| sender.add(neighbour)).and_then(|()| sender.flush());
+        sent.map_err(|e| self.broken(&e))?;
+        self.neighbours.1 = changes;
         Ok(())
     }
 

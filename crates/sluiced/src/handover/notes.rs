@@ -4,12 +4,16 @@
 
 use crate::link_protocols::SavedSession;
 use crate::openflow::{BridgeText, LentClient};
+use crate::routing::TunnelSettings;
+use dpif::EgressPorts;
 use dpif_netdev::{LentPort, QueuePlace};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
-use flow::{DpPort, FlowKey, Ufid};
+use flow::{DpPort, FlowKey, MacAddr, Ufid};
 use netdev::{LentKind, LentQueue};
+use routing::{Hops, Neighbour, Prefix, Route};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use sys::channel::{Channel, MESSAGE_MAX_BYTES, MESSAGE_MAX_FDS, Message};
@@ -53,6 +57,12 @@ pub(super) enum Note {
     Forwarding,
     /// State that controllers gave to a bridge.
     Bridge(BridgeText),
+    /// Settings of tunnels by command.
+    Tunnels(TunnelSettings),
+    /// A route by command.
+    Route(Box<Route>),
+    /// A neighbour of tunnels.
+    Neighbour(Neighbour),
     /// An OpenFlow connection.
     Client(LentClient),
     /// It gives up, for this reason.
@@ -91,6 +101,23 @@ impl fmt::Display for Note {
             Note::Bridge(BridgeText { bridge, text }) => writeln!(f, "bridge\t{bridge}\t{text}"),
             Note::Client(LentClient { bridge, origin, text, .. }) => {
                 writeln!(f, "client\t{bridge}\t{origin}\t{text}")
+            }
+            Note::Tunnels(TunnelSettings { aging_ms, retrans_ms, egress_ports }) => {
+                let (first, last) = egress_ports.range();
+                writeln!(f, "tunnels\t{aging_ms}\t{retrans_ms}\t{first}\t{last}")
+            }
+            Note::Route(route) => {
+                let address = |ip: Option<IpAddr>| ip.map_or("-".to_string(), |ip| ip.to_string());
+                let Route { table, mark, prefix, source, .. } = &**route;
+                // A route by command has one hop.
+                let hop = route.hops.first();
+                let (device, gateway) = hop.map_or(("-", None), |hop| (&*hop.device, hop.gateway));
+                let network = format!("{}\t{}", prefix.address(), prefix.len());
+                let hop = format!("{device}\t{}", address(gateway));
+                writeln!(f, "route\t{table}\t{mark}\t{network}\t{hop}\t{}", address(*source))
+            }
+            Note::Neighbour(Neighbour { bridge, ip, mac, left_ms, is_asked }) => {
+                writeln!(f, "neighbour\t{bridge}\t{ip}\t{mac}\t{left_ms}\t{}", u8::from(*is_asked))
             }
             Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
         }
@@ -145,6 +172,27 @@ impl Note {
             "change" => Note::Change(number(text()?)?),
             "forwarding" => Note::Forwarding,
             "bridge" => Note::Bridge(BridgeText { bridge: text()?.to_string(), text: text()?.to_string() }),
+            "tunnels" => Note::Tunnels(TunnelSettings {
+                aging_ms: number(text()?)?,
+                retrans_ms: number(text()?)?,
+                egress_ports: EgressPorts::new(number(text()?)?, number(text()?)?).ok_or(())?,
+            }),
+            "route" => {
+                let (table, mark) = (number(text()?)?, number(text()?)?);
+                let prefix = Prefix::new(number(text()?)?, number(text()?)?).ok_or(())?;
+                let device = text()?.to_string();
+                let address = |text: &str| if text == "-" { Ok(None) } else { number(text).map(Some) };
+                let hops = Hops::one(&device, address(text()?)?);
+                let source = address(text()?)?;
+                Note::Route(Box::new(Route { table, mark, source, ..Route::new(prefix, hops) }))
+            }
+            "neighbour" => Note::Neighbour(Neighbour {
+                bridge: text()?.to_string(),
+                ip: number(text()?)?,
+                mac: MacAddr::parse(text()?).ok_or(())?,
+                left_ms: number(text()?)?,
+                is_asked: text()? != "0",
+            }),
             "failed" => Note::Failed(text()?.to_string()),
             _ => return Ok(None),
         }))
@@ -323,6 +371,27 @@ mod tests {
                 origin: "ptcp:6653:0.0.0.0".to_string(),
                 text: "{\"version\": 4}".to_string(),
                 fd: null(),
+            }),
+            Note::Tunnels(TunnelSettings {
+                aging_ms: 900_000,
+                retrans_ms: 1000,
+                egress_ports: EgressPorts::new(1024, 60999).unwrap(),
+            }),
+            Note::Route(Box::new(Route {
+                mark: 7,
+                source: Some("10.0.0.1".parse().unwrap()),
+                ..Route::new(Prefix::new("10.0.1.0".parse().unwrap(), 24).unwrap(), Hops::one("br0", None))
+            })),
+            Note::Route(Box::new(Route::new(
+                Prefix::new("fd00::".parse().unwrap(), 64).unwrap(),
+                Hops::one("br0", "fd01::1".parse().ok()),
+            ))),
+            Note::Neighbour(Neighbour {
+                bridge: "br0".to_string(),
+                ip: "fd00::1".parse().unwrap(),
+                mac: MacAddr([2, 0, 0, 0, 0, 9]),
+                left_ms: 17,
+                is_asked: true,
             }),
             Note::Failed("two\twords\n".to_string()),
         ]);

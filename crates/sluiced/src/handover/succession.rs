@@ -6,6 +6,7 @@ use crate::inherited::InheritedDatapath;
 use crate::link_protocols::SavedSession;
 use crate::openflow::LentClient;
 use crate::reactor::Reactor;
+use crate::routing::Routing;
 use crate::switch::{FormerFlow, Inherited, Switch};
 use crate::turn::Turn;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -59,8 +60,9 @@ fn yield_for_a_while() -> io::Result<Option<Lowered>> {
     let lowered = priority::lower()?;
     if let Some(lowered) = lowered {
         let restore = move || {
-            sys::confine::enter(Kind::Priority, &[]);
             std::thread::sleep(YIELDS_MAX);
+            // The process confines threads by now.
+            sys::confine::enter(Kind::Priority, &[]);
             if let Err(e) = lowered.restore() {
                 log::warn!(target: "handover", "cannot take the priority of before: {e}");
             }
@@ -154,7 +156,12 @@ impl Succession {
     ///
     /// # Errors
     /// The other process ended before the change, or this one cannot take over.
-    pub(crate) fn run(&mut self, switch: &mut Switch, reactor: &mut Reactor) -> Result<Step> {
+    pub(crate) fn run(
+        &mut self,
+        switch: &mut Switch,
+        routing: &mut Routing,
+        reactor: &mut Reactor,
+    ) -> Result<Step> {
         if let Some(fault) =
             self.inherited.datapaths.values().find_map(|datapath| datapath.inheritance.fault())
         {
@@ -173,12 +180,18 @@ impl Succession {
                 (Err(e), Stage::Preparing | Stage::Ready) => return Err(e),
             };
             for note in notes {
-                self.follow(note, switch, reactor)?;
+                self.follow(note, switch, routing, reactor)?;
             }
         }
     }
 
-    fn follow(&mut self, note: Note, switch: &mut Switch, reactor: &mut Reactor) -> Result<()> {
+    fn follow(
+        &mut self,
+        note: Note,
+        switch: &mut Switch,
+        routing: &mut Routing,
+        reactor: &mut Reactor,
+    ) -> Result<()> {
         let stage = if matches!(note, Note::Client(_)) { Stage::Forwarding } else { Stage::Ready };
         ensure!(self.stage == stage, "unexpected from the process to succeed: {note}");
         let control = self.sessions.len() + self.clients.len();
@@ -197,6 +210,14 @@ impl Succession {
             Note::Place(datapath, place) => self.places.entry(datapath).or_default().push(place),
             Note::Listener(target, fd) => drop(reactor.lent.insert(target, fd)),
             Note::Bridge(saved) => switch.inherit_bridge(&saved)?,
+            Note::Tunnels(settings) => routing.inherit_tunnel_settings(settings),
+            Note::Route(route) => {
+                let network = route.prefix;
+                if let Err(e) = routing.add_user_route(&route, network.address()) {
+                    log::warn!(target: "handover", "the route to {network} that a command made: {e}");
+                }
+            }
+            Note::Neighbour(neighbour) => routing.inherit_neighbour(&neighbour),
             Note::Client(client) => self.clients.push(client),
             Note::Change(bytes) => {
                 if let Some(lowered) = self.lowered.take() {

@@ -1,6 +1,7 @@
 //! A switch is handed over to a new process while packets flow: none is lost, and state travels whole.
 
 mod clients;
+mod tunnels;
 
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,12 +122,23 @@ impl Drop for Ends<'_> {
 
 /// Runs `during` while datagrams flow from the first host to the second; returns lost, disordered ones and the longest gap.
 fn with_stream(net: &Topology, per_ms: u64, during: impl FnOnce(&Stream)) -> (u64, u64, u64) {
+    let [from, to] = [&net.hosts[0], &net.hosts[1]];
+    with_stream_to((&from.netns, &to.netns), to.ipv4.into(), per_ms, during)
+}
+
+/// As [`with_stream`], between these namespaces, to this address.
+fn with_stream_to(
+    (from, to): (&Netns, &Netns),
+    address: IpAddr,
+    per_ms: u64,
+    during: impl FnOnce(&Stream),
+) -> (u64, u64, u64) {
     let stream = Stream::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| stream.receive(&net.hosts[1].netns));
+        scope.spawn(|| stream.receive(to));
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(100));
-            stream.send(&net.hosts[0].netns, net.hosts[1].ipv4.into(), per_ms);
+            stream.send(from, address, per_ms);
         });
         let _ends = Ends(&stream);
         let before = || stream.received.load(Ordering::Relaxed);
