@@ -130,6 +130,7 @@ sluice/help
 sluice/loop-clear
 sluice/loop-show
 sluice/status
+sluice/version
 stp/show
 stp/tcn
 time/stop
