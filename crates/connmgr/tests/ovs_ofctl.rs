@@ -420,47 +420,40 @@ fn differences(ours: &Ours, stock: &Stock, lines: impl Iterator<Item = String>) 
     differences
 }
 
+/// Commands whose effects a monitor prints.
+const MONITORED: [&str; 11] = [
+    "add-flow br0 table=2,priority=0,actions=controller(userdata=03)",
+    "add-flow br0 cookie=7,table=2,priority=9,udp,actions=load:5->NXM_NX_REG1[],controller(userdata=01.02)",
+    "packet-out br0 in_port=1,packet=PACKET,actions=resubmit(,2)",
+    "packet-out br0 in_port=1,packet=ARP,actions=resubmit(,2)",
+    "packet-out br0 in_port=1,packet=ARP,actions=table",
+    "packet-out br0 in_port=1,packet=ARP,actions=controller(id=5)",
+    "mod-port br0 p2 no-flood",
+    "mod-port br0 p2 flood",
+    "add-flow br0 cookie=8,send_flow_rem,table=2,priority=9,tcp,tp_dst=5,actions=drop",
+    "del-flows br0",
+    "packet-out br0 in_port=local,packet=PACKET,actions=controller",
+];
+
 /// Output of `ovs-ofctl monitor` during events.
 fn monitored(dir: &RunDir, args: &[&str]) -> String {
     let monitor = dir.tool("ovs-ofctl", None).arg("monitor").args(args.iter().copied()).spawn().unwrap();
-    // The monitor is ready once a packet for the controllers comes through.
-    let poke =
-        ["packet-out", "br0", &format!("in_port=2,packet={ARP},actions=controller")].map(str::to_string);
-    let poke: Vec<&str> = poke.iter().map(String::as_str).collect();
-    wait_for(Duration::from_secs(20), "the first packet", || {
-        run(dir, &poke, "");
-        std::thread::sleep(Duration::from_millis(30));
-        monitor.stderr().contains("in_port=2")
-    })
-    .unwrap();
-    let seen = monitor.stderr().len();
-    for line in [
-        "add-flow br0 table=2,priority=0,actions=controller(userdata=03)",
-        "add-flow br0 cookie=7,table=2,priority=9,udp,actions=load:5->NXM_NX_REG1[],controller(userdata=01.02)",
-        "packet-out br0 in_port=1,packet=PACKET,actions=resubmit(,2)",
-        "packet-out br0 in_port=1,packet=ARP,actions=resubmit(,2)",
-        "packet-out br0 in_port=1,packet=ARP,actions=table",
-        "packet-out br0 in_port=1,packet=ARP,actions=controller(id=5)",
-        "mod-port br0 p2 no-flood",
-        "mod-port br0 p2 flood",
-        "add-flow br0 cookie=8,send_flow_rem,table=2,priority=9,tcp,tp_dst=5,actions=drop",
-        "del-flows br0",
-        "packet-out br0 in_port=local,packet=PACKET,actions=controller",
-    ] {
-        let args = arguments(line);
-        let out = run(dir, &args.iter().map(String::as_str).collect::<Vec<_>>(), "");
-        assert_eq!(out, "true\n", "{line}");
-        if line.starts_with("del-flows") {
-            // The stock switch may report removals later than packets.
-            let removed = || monitor.stderr()[seen..].contains("FLOW_REMOVED");
-            wait_for(Duration::from_secs(20), "the removal", removed).unwrap();
+    let poke = format!("packet-out br0 in_port=2,packet={ARP},actions=controller");
+    let poke: Vec<&str> = poke.split(' ').collect();
+    let poke: (&dyn Fn(), _) = (&|| drop(run(dir, &poke, "")), "in_port=2 (via");
+    let limit = Duration::from_secs(20);
+    let act = || {
+        for line in MONITORED {
+            let args = arguments(line);
+            let out = run(dir, &args.iter().map(String::as_str).collect::<Vec<_>>(), "");
+            assert_eq!(out, "true\n", "{line}");
+            if line.starts_with("del-flows") {
+                // The stock switch may report removals later than packets.
+                wait_for(limit, "the removal", || monitor.stderr().contains("FLOW_REMOVED")).unwrap();
+            }
         }
-    }
-    wait_for(Duration::from_secs(20), "the last packet", || {
-        monitor.stderr()[seen..].contains("in_port=LOCAL")
-    })
-    .unwrap();
-    let text = monitor.stderr()[seen..].to_string();
+    };
+    let text = testkit::monitored(&monitor, poke, act, "in_port=LOCAL", limit).unwrap();
     let mut told = String::new();
     for line in text.lines() {
         let words: Vec<String> = line.split(' ').map(normal).collect();

@@ -27,6 +27,7 @@ mod command;
 mod corpus;
 mod daemon;
 mod leftovers;
+mod monitor;
 mod names;
 mod netns;
 mod ovs;
@@ -44,6 +45,7 @@ pub use command::{Cmd, Output, Running, Signal};
 pub use corpus::replay_corpus;
 pub use daemon::{Daemon, DaemonSpec};
 pub use leftovers::{left_by, remove_left_by};
+pub use monitor::monitored;
 pub use names::{FOREIGN_PIDS, if_name};
 pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
@@ -53,8 +55,8 @@ pub use stock::{start_stock, start_stock_with, stock_root, wait_for_processors};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{
-    Capture, Iperf3Options, Iperf3Report, PingReport, all_answered, iperf3_client, iperf3_server,
-    patient_receiver, ping, reachable,
+    Capture, Iperf3Options, Iperf3Report, PingReport, Pings, iperf3_client, iperf3_server, patient_receiver,
+    ping, reachable,
 };
 pub use wait::{listens, pace, patience, wait_for};
 

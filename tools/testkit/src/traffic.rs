@@ -77,6 +77,61 @@ pub fn reachable(from: &Netns, to: IpAddr, limit: Duration) -> Result<()> {
     }
 }
 
+/// A ping(8) without end. With `-c` it ends at that number of replies, or a round trip after its last request: under load
+/// the reply to an early request comes after those to later ones.
+#[derive(Debug)]
+pub struct Pings(Running);
+
+impl Pings {
+    /// Starts it with these arguments, addresses as numbers.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(from: &Netns, args: &[&str]) -> Result<Self> {
+        from.spawn("ping", &[&["-n"], args].concat()).map(Self)
+    }
+
+    /// Ends it once every request up to the latest one answered so far, and up to `count`, has a reply.
+    ///
+    /// # Errors
+    /// A request has no reply within `limit`, or has two.
+    pub fn answered(self, count: u32, limit: Duration) -> Result<()> {
+        let until = last_reply(&self.0.stdout()).max(count as usize);
+        let waited = wait_for(limit, &format!("the replies to {until} requests"), || {
+            replies(&self.0.stdout(), until).iter().all(|n| *n > 0)
+        });
+        let output = self.0.stop(Signal::TERM, limit)?.stdout;
+        waited.with_context(|| output.clone())?;
+        match replies(&output, until).iter().position(|n| *n > 1) {
+            Some(before) => bail!("request {} has more than one reply:\n{output}", before + 1),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Sequence numbers of the replies in ping(8)'s output.
+fn sequence_numbers(output: &str) -> impl Iterator<Item = usize> {
+    output.lines().filter(|line| line.contains(" ttl=")).filter_map(|line| {
+        let (_, rest) = line.split_once("icmp_seq=")?;
+        rest.split(' ').next()?.parse().ok()
+    })
+}
+
+pub(crate) fn last_reply(output: &str) -> usize {
+    sequence_numbers(output).max().unwrap_or(0)
+}
+
+/// Number of replies to each request from 1 to `until`.
+pub(crate) fn replies(output: &str, until: usize) -> Vec<usize> {
+    let mut counts = vec![0; until];
+    for number in sequence_numbers(output) {
+        if let Some(count) = number.checked_sub(1).and_then(|n| counts.get_mut(n)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
 /// A UDP socket at a port of all addresses, with a receive buffer that holds the datagrams of a reader that waits.
 ///
 /// # Errors
@@ -194,17 +249,6 @@ pub(crate) fn parse_iperf3(text: &str) -> Result<Iperf3Report> {
     let retransmits =
         end.get("sum_sent").and_then(|s| s.get("retransmits")).and_then(Value::as_u64).unwrap_or(0);
     Ok(Iperf3Report { sent_bps, received_bps, retransmits, lost_percent, json })
-}
-
-/// Whether each ping of ping(8)'s output has its reply, except one on its way when the program was interrupted; none twice.
-pub fn all_answered(output: &str) -> bool {
-    let counts = output.lines().find_map(|line| {
-        let (sent, rest) = line.split_once(" packets transmitted, ")?;
-        let (received, _) = rest.split_once(" received")?;
-        Some((sent.parse::<u64>().ok()?, received.parse::<u64>().ok()?))
-    });
-    counts.is_some_and(|(sent, received)| received > 0 && received + 1 >= sent)
-        && !output.contains("duplicates")
 }
 
 /// Snapshot length in bytes and buffer in KiB of captures: room for some 250 frames while tcpdump waits for a processor.

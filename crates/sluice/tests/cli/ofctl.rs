@@ -269,36 +269,24 @@ fn output_equals_the_stock_tool() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Standard error of a tool that runs until the connection ends, once it has this text.
-fn seen(stock: &Stock, program: &str, args: &[&str], begin: &str, act: &[&str], end: &str) -> Vec<String> {
+/// Output of a monitor while commands run, until it has the text `end`.
+fn seen(stock: &Stock, program: &str, args: &[&str], act: &[&str], end: &str) -> Vec<String> {
     let cmd = match program {
         "sluice" => sluice().env("OVS_RUNDIR", stock.dir.path()).args(["ofctl"]),
         _ => stock.dir.tool("ovs-ofctl", None),
     };
     let running = cmd.args(args).spawn().unwrap();
-    let limit = Duration::from_secs(20);
-    wait_for(limit, "the first message", || {
-        stock.theirs(begin, "");
-        std::thread::sleep(Duration::from_millis(30));
-        running.stderr().contains("in_port=2")
-    })
-    .unwrap();
-    for line in act {
+    let run = |line: &str| {
         let out = stock.theirs(line, "");
         assert!(out.status.success(), "{line}: {}", out.stderr);
-    }
-    wait_for(limit, end, || running.stderr().contains(end)).unwrap();
-    let text = running.stderr();
-    let out = running.stdout();
-    // The poke comes an unknown number of times.
-    let lines = plain(&(out + &text))
-        .into_iter()
-        .filter(|line| !line.contains("in_port=2 (via") && !line.contains(ARP_TEXT));
-    lines.collect()
+    };
+    let all = || act.iter().for_each(|line| run(line));
+    let poke: (&dyn Fn(), _) = (&|| run(POKE), "in_port=2 (via");
+    let text = testkit::monitored(&running, poke, all, end, Duration::from_secs(20)).unwrap();
+    plain(&(running.stdout() + &text))
 }
 
 const POKE: &str = "packet-out br0 in_port=2,packet=ffffffffffffaa55aa55000208060001080006040001000000000000000000000000000000000000,actions=controller";
-const ARP_TEXT: &str = "dl_src=aa:55:aa:55:00:02,dl_dst=ff:ff:ff:ff:ff:ff,arp_spa=0.0.0.0";
 const PACKET: &str = "ffffffffffffaa55aa55000308004500002a00000000401100000a0000010a000002000100020016\
     00000000000000000000000000000000000000000000";
 
@@ -326,7 +314,7 @@ fn monitors_print_the_same() {
         &["--no-names", "-P", "nxt_packet_in", "-m", "monitor", "br0", "128"],
     ] {
         let [ours, theirs] =
-            ["sluice", "ovs-ofctl"].map(|program| seen(&stock, program, args, POKE, &act, "nw_src=10.0.0.1"));
+            ["sluice", "ovs-ofctl"].map(|program| seen(&stock, program, args, &act, "nw_src=10.0.0.1"));
         assert_eq!(ours, theirs, "{args:?}");
         assert!(ours.len() > 4, "{ours:?}");
     }

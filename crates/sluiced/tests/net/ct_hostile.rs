@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 
 use packet::checksum::{checksum, fold, pseudo, sum};
-use testkit::{Capture, require_netns, require_programs, wait_for};
+use testkit::{Capture, Pings, require_netns, require_programs, wait_for};
 
 use crate::ct_lab::{FIREWALL, Kind, Lab};
-use crate::helpers::{LIMIT, PING_DEADLINE, appctl, assert_all_answered, capture_of, vsctl};
+use crate::helpers::{LIMIT, appctl, capture_of, vsctl};
 
 /// OpenFlow number of the attacker's port.
 const ATTACKER: u32 = 91;
@@ -112,12 +112,11 @@ impl Lab {
 
     /// Pings from host 1 to host 2, each of which must get exactly one reply.
     fn ping(&self, count: u32, bytes: u32) {
-        let (count_text, bytes, to) = (count.to_string(), bytes.to_string(), self.address(1).to_string());
-        let args = ["-n", "-i", "0.01", "-w", PING_DEADLINE, "-c", &count_text, "-s", &bytes, &to];
-        let out = self.net.hosts[0].netns.run("ping", &args);
-        let out =
-            out.unwrap_or_else(|why| panic!("{why:#}\n{}", appctl(&self.daemon, "dpctl/ipf-get-status")));
-        assert_all_answered(&out.stdout, count);
+        let args = ["-i", "0.01", "-s", &bytes.to_string(), &self.address(1).to_string()];
+        let pings = Pings::start(&self.net.hosts[0].netns, &args).unwrap();
+        pings
+            .answered(count, LIMIT)
+            .unwrap_or_else(|why| panic!("{why:#}\n{}", appctl(&self.daemon, "dpctl/ipf-get-status")));
     }
 
     /// A connection from host 1 to host 2.

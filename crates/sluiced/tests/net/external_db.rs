@@ -5,7 +5,7 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, TOOLS, appctl, ping_all, spec, unreachable, vsctl, wait_log};
+use crate::helpers::{LIMIT, TOOLS, answered, appctl, ping_all, pings, spec, unreachable, vsctl, wait_log};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -63,7 +63,7 @@ fn a_server_restart_does_not_disturb_traffic() {
     assert!(vsctl(&daemon, "get Interface br0 ofport") == "65534");
     ping_all(&one.netns, two.ipv4.into(), 3);
     ping_all(&one.netns, three.ipv6.into(), 3);
-    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    let pings = pings(&one.netns, "0.01", two.ipv4.into());
     server.stop(Signal::TERM, LIMIT).unwrap();
     wait_log(&daemon, "waiting");
     ping_all(&two.netns, three.ipv4.into(), 3);
@@ -73,8 +73,7 @@ fn a_server_restart_does_not_disturb_traffic() {
     unreachable(&one.netns, three.ipv4.into());
     vsctl(&daemon, &format!("add-port br0 {}", three.port));
     ping_all(&one.netns, three.ipv4.into(), 3);
-    let out = pings.stop(Signal::INT, LIMIT).unwrap();
-    assert!(testkit::all_answered(&out.stdout), "{}", out.stdout);
+    answered(pings, 1);
 }
 
 /// As in OVS: a step of the clock beyond the interval of probes ends no connection.
@@ -198,10 +197,9 @@ fn losing_the_lock_stops_forwarding_but_a_server_restart_does_not() {
     wait_for(LIMIT, "the bridge to come back", || management.exists()).unwrap();
     ping_all(&one.netns, two.ipv4.into(), 3);
     // A restarted server grants the lock to the first client; until it replies, nothing changes.
-    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    let pings = pings(&one.netns, "0.01", two.ipv4.into());
     server.stop(Signal::TERM, LIMIT).unwrap();
     let _server = serve(&dir);
     vsctl(&daemon, "add-port br0 more -- set Interface more type=internal");
-    let out = pings.stop(Signal::INT, LIMIT).unwrap();
-    assert!(testkit::all_answered(&out.stdout), "{}", out.stdout);
+    answered(pings, 1);
 }

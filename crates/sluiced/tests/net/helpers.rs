@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, patience, wait_for};
+use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Pings, Topology, patience, wait_for};
 
 /// Timeout of user-visible actions (on shared machines and in a guest longer: `testkit::patience`).
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -117,24 +117,20 @@ pub(crate) fn wait_log(daemon: &Daemon, text: &str) {
     wait_for(LIMIT, &format!("`{text}` in the log"), || daemon.log().contains(text)).unwrap();
 }
 
-/// Sends `count` pings, each of which must get exactly one reply.
+/// Sends pings, the first `count` of which must get exactly one reply each.
 pub(crate) fn ping_all(from: &Netns, to: IpAddr, count: u32) {
     testkit::reachable(from, to, LIMIT).unwrap();
-    let out = from
-        .run("ping", &["-n", "-i", "0.02", "-w", PING_DEADLINE, "-c", &count.to_string(), &to.to_string()]);
-    assert_all_answered(&out.unwrap().stdout, count);
+    answered(pings(from, "0.02", to), count);
 }
 
-/// Option `-w` of ping(8), in seconds. Without it ping waits for the last reply as long as the interval, or twice the longest
-/// delay so far; with it, until `count` replies arrived, and it sends more meanwhile.
-pub(crate) const PING_DEADLINE: &str = "20";
+/// Starts pings without end, with this interval in seconds.
+pub(crate) fn pings(from: &Netns, interval: &str, to: IpAddr) -> Pings {
+    Pings::start(from, &["-i", interval, &to.to_string()]).unwrap()
+}
 
-/// Asserts that each of the first `count` requests got exactly one reply.
-pub(crate) fn assert_all_answered(output: &str, count: u32) {
-    for seq in 1..=count {
-        let replies = output.matches(&format!("icmp_seq={seq} ttl")).count();
-        assert_eq!(replies, 1, "replies to request {seq}: {output}");
-    }
+/// Ends pings; those up to the latest one answered, and `count` at least, must have exactly one reply each.
+pub(crate) fn answered(pings: Pings, count: u32) {
+    pings.answered(count, LIMIT).unwrap();
 }
 
 /// Sends two pings, which must get no reply.

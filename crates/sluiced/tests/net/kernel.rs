@@ -12,7 +12,7 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, SLUICED, appctl, keep_flows, ping_all, unreachable, vsctl};
+use crate::helpers::{LIMIT, SLUICED, answered, appctl, keep_flows, ping_all, pings, unreachable, vsctl};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -333,7 +333,7 @@ fn established_traffic_survives_a_kill() {
         host.netns.ip(&format!("neigh replace {ip} lladdr {mac} dev {dev} nud permanent")).unwrap();
     }
     ping_all(&one.netns, two.ipv4.into(), 5);
-    let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
+    let pings = pings(&one.netns, "0.01", two.ipv4.into());
     for round in 0..2 {
         vsctl(&daemon, "set Open_vSwitch . other_config:flow-restore-wait=true");
         ping_all(&two.netns, one.ipv4.into(), 5);
@@ -355,8 +355,7 @@ fn established_traffic_survives_a_kill() {
         ping_all(&two.netns, one.ipv4.into(), 5);
         println!("round {round}: {}", appctl(&daemon, "dpctl/dump-flows"));
     }
-    let out = pings.stop(Signal::INT, LIMIT).unwrap();
-    assert!(testkit::all_answered(&out.stdout), "{}", out.stdout);
+    answered(pings, 1);
     // New flows are forwarded as well.
     ping_all(&one.netns, two.ipv6.into(), 3);
 }

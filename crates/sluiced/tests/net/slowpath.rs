@@ -1,8 +1,8 @@
 //! The slow path: number of handlers, floods of new flows, and revalidation after flow changes.
 
 use crate::helpers::{
-    LIMIT, PING_DEADLINE, PYTHON, appctl, assert_all_answered, capture, on_kernel, ping_all,
-    require_userspace, start, switch, vsctl,
+    LIMIT, PYTHON, answered, appctl, capture, on_kernel, ping_all, pings, require_userspace, start, switch,
+    vsctl,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -72,16 +72,12 @@ fn handlers_follow_the_setting_and_use_no_descriptors() {
     let before = descriptors(&daemon);
     for wanted in [4, 1, 7] {
         // First packets arrive continuously: the switch deletes the flow between two of them.
-        let pings = one
-            .netns
-            .spawn("ping", &["-n", "-i", "0.02", "-w", PING_DEADLINE, "-c", "40", &two.ipv4.to_string()])
-            .unwrap();
+        let pings = pings(&one.netns, "0.02", two.ipv4.into());
         vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={wanted}"));
         appctl(&daemon, "revalidator/purge");
         wait_for(LIMIT, "that many handlers", || threads(&daemon, "handler") == wanted).unwrap();
         appctl(&daemon, "revalidator/purge");
-        let out = pings.wait(LIMIT).unwrap().stdout;
-        assert_all_answered(&out, 40);
+        answered(pings, 40);
         if !on_kernel() {
             // On the kernel datapath handlers wait for sockets; `kernel` tests their number.
             assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use testkit::{
-    Capture, Iperf3Options, TopologyOptions, iperf3_client, iperf3_server, pace, require_netns,
+    Capture, Iperf3Options, Pings, TopologyOptions, iperf3_client, iperf3_server, pace, require_netns,
     require_programs, wait_for,
 };
 
 use crate::helpers::{
-    BROADCAST, Frame, LIMIT, PING_DEADLINE, appctl, assert_all_answered, ping_all, seen, send, start, switch,
-    unreachable, vsctl, watch,
+    BROADCAST, Frame, LIMIT, answered, appctl, ping_all, pings, seen, send, start, switch, unreachable,
+    vsctl, watch,
 };
 
 #[test]
@@ -114,11 +114,7 @@ fn jumbo_frames_pass() {
     let to = net.hosts[1].ipv4;
     testkit::reachable(&net.hosts[0].netns, to.into(), LIMIT).unwrap();
     let to = to.to_string();
-    let out = net.hosts[0]
-        .netns
-        .run("ping", &["-n", "-M", "do", "-s", "8900", "-w", PING_DEADLINE, "-c", "3", "-i", "0.05", &to])
-        .unwrap();
-    assert_all_answered(&out.stdout, 3);
+    answered(Pings::start(&net.hosts[0].netns, &["-M", "do", "-s", "8900", "-i", "0.05", &to]).unwrap(), 3);
 }
 
 #[test]
@@ -183,16 +179,14 @@ fn ports_are_added_and_removed_under_traffic() {
     ping_all(&one.netns, two.ipv4.into(), 2);
     ping_all(&one.netns, three.ipv4.into(), 2);
     let dead = three.netns.spawn("ping", &["-n", "-q", "-i", "0.005", &one.ipv4.to_string()]).unwrap();
-    let alive =
-        one.netns.spawn("ping", &["-n", "-q", "-i", "0.005", "-c", "400", &two.ipv4.to_string()]).unwrap();
+    let alive = pings(&one.netns, "0.005", two.ipv4.into());
     for _ in 0..3 {
         vsctl(&daemon, &format!("del-port {}", three.port));
         unreachable(&one.netns, three.ipv4.into());
         vsctl(&daemon, &format!("add-port br0 {}", three.port));
         ping_all(&one.netns, three.ipv4.into(), 2);
     }
-    let out = alive.wait(LIMIT).unwrap();
-    assert!(testkit::all_answered(&out.stdout), "{}", out.stdout);
+    answered(alive, 400);
     drop(dead);
 }
 
@@ -219,8 +213,7 @@ fn fragments_pass() {
     for to in [IpAddr::from(two.ipv4), two.ipv6.into()] {
         testkit::reachable(&one.netns, to, LIMIT).unwrap();
         let to = to.to_string();
-        let args = ["-n", "-s", "7000", "-w", PING_DEADLINE, "-c", "5", "-i", "0.05", &to];
-        assert_all_answered(&one.netns.run("ping", &args).unwrap().stdout, 5);
+        answered(Pings::start(&one.netns, &["-s", "7000", "-i", "0.05", &to]).unwrap(), 5);
     }
 }
 

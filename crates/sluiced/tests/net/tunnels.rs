@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use testkit::{Daemon, Host, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, keep_flows, ping_all, unreachable, vsctl, vsctl_output, wait_until};
+use crate::helpers::{
+    LIMIT, answered, appctl, keep_flows, ping_all, pings, unreachable, vsctl, vsctl_output, wait_until,
+};
 use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
 
 /// Underlay addresses of the switch and of the remote machine.
@@ -254,7 +256,7 @@ fn tunnels_outlive_a_kill_and_are_taken_over() {
     ping_all(&host.netns, there.into(), 3);
     stock_tools_agree(&ours, switch);
     vsctl(&ours, "set Open_vSwitch . other_config:flow-restore-wait=true");
-    let pings = host.netns.spawn("ping", &["-n", "-q", "-i", "0.02", "10.0.0.2"]).unwrap();
+    let pings = pings(&host.netns, "0.02", there.into());
     wait_for(LIMIT, "pings", || has_device(switch, "vxlan_sys_4789")).unwrap();
     ours.crash().unwrap();
     let ours = stock.serve(switch);
@@ -263,8 +265,7 @@ fn tunnels_outlive_a_kill_and_are_taken_over() {
     wait_for(LIMIT, "the end of the restart", || ours.log().contains("flows are restored")).unwrap();
     appctl(&ours, "revalidator/wait");
     ping_all(&host.netns, there.into(), 3);
-    let out = pings.stop(testkit::Signal::INT, LIMIT).unwrap();
-    assert!(testkit::all_answered(&out.stdout), "{}", out.stdout);
+    answered(pings, 1);
     ours.crash().unwrap();
     let theirs = stock.start(switch);
     ping_all(&host.netns, there.into(), 3);

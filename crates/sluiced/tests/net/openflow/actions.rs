@@ -1,6 +1,8 @@
 //! Effects of actions on packets, compared byte by byte on the wire, including checksums.
 
-use testkit::{require_netns, require_programs, wait_for};
+use testkit::{Pings, require_netns, require_programs, wait_for};
+
+use crate::helpers::{answered, pings};
 
 use super::frames::{HOST_2, IP, IP_DST, IP_SRC, Ip, arp, eth, ip6, source, tagged};
 use super::{LIMIT, Lab, VERSIONS, number_after, received, send, wait_text};
@@ -338,14 +340,13 @@ fn a_slow_action_keeps_its_flow_in_userspace_and_passes() {
     let (one, two) = (lab.host(1), lab.host(2));
     testkit::reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
     let before = lab.packets("in_port=1");
-    let report = testkit::ping(&one.netns, two.ipv4.into(), 10).unwrap();
-    assert_eq!(report.received, 10);
+    answered(pings(&one.netns, "0.05", two.ipv4.into()), 10);
     let flows = lab.appctl("dpctl/dump-flows");
     assert!(flows.contains("actions:userspace(pid=0,slow_path(action))"), "{flows}");
     wait_for(LIMIT, "ten packets", || lab.packets("in_port=1") >= before + 10).unwrap();
     // Large packets are fragmented, in both directions.
-    let out = one.netns.run("ping", &["-n", "-c", "2", "-s", "3000", &two.ipv4.to_string()]).unwrap();
-    assert!(out.stdout.contains("2 received"), "{}", out.stdout);
+    let large = Pings::start(&one.netns, &["-s", "3000", &two.ipv4.to_string()]).unwrap();
+    answered(large, 2);
 }
 
 #[test]
