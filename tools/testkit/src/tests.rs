@@ -164,7 +164,8 @@ fn a_dead_process_leaves_nothing_although_its_children_go_on() {
     let script = format!(
         "cd {}; mkdir sl-$$-1-dead; ip netns add sl-$$-0-dead; \
          ip netns exec sl-$$-0-dead setsid bash -c '{writer}' sl-$$-1-dead >/dev/null 2>&1 & \
-         (sleep 0.3; ip netns add sl-$$-2-late) >/dev/null 2>&1 & echo $$",
+         (sleep 0.3; ip netns add sl-$$-2-late) >/dev/null 2>&1 & \
+         until ip netns pids sl-$$-0-dead 2>/dev/null | grep -q .; do sleep 0.01; done; echo $$",
         folder.display()
     );
     let owner = Cmd::new("bash").args(["-c", &script]).run().unwrap().stdout.trim().parse().unwrap();

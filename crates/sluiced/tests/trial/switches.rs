@@ -40,10 +40,13 @@ impl Layout {
     }
 
     /// Commands of `ovs-vsctl` that add the ports, and those of `ovs-appctl` behind them.
-    fn set_up(self) -> (&'static str, &'static [&'static [&'static str]]) {
+    fn set_up(self, has_mirrors: bool) -> (String, &'static [&'static [&'static str]]) {
         match self {
-            Layout::Ports => (PORTS, &[]),
-            Layout::Services => (SERVICES, &[&["netdev-dummy/set-admin-state", "p9", "down"]]),
+            Layout::Ports => (PORTS.into(), &[]),
+            Layout::Services => {
+                let mirrors = if has_mirrors { MIRRORS } else { "" };
+                (format!("{SERVICES} {mirrors}"), &[&["netdev-dummy/set-admin-state", "p9", "down"]])
+            }
         }
     }
 }
@@ -58,8 +61,13 @@ const PORTS: &str = "\
     -- add-port br1 p8 -- set Interface p8 type=dummy ofport_request=8 \
     -- add-port br1 p9 tag=10 -- set Interface p9 type=dummy ofport_request=9";
 
-/// Only one member of the bond by addresses is up, since the switches choose members at random. A bridge has one mirror: the
-/// order of several follows random UUIDs.
+/// Whether the stock switch mirrors as OVS 3.5. Debian's copies a packet that changes between two outputs once; since OVS 3.4
+/// each form has its copy.
+pub(crate) fn has_mirrors() -> bool {
+    testkit::stock_root().is_some()
+}
+
+/// Only one member of the bond by addresses is up, since the switches choose members at random.
 const SERVICES: &str = "\
     -- add-bond br0 b0 p1 p2 bond_mode=active-backup other_config:bond-primary=p1 \
     -- set Interface p1 type=dummy ofport_request=1 -- set Interface p2 type=dummy ofport_request=2 \
@@ -68,7 +76,10 @@ const SERVICES: &str = "\
     -- add-port br0 p5 -- set Interface p5 type=dummy ofport_request=5 \
     -- add-port br0 p6 -- set Interface p6 type=dummy ofport_request=6 \
     -- add-bond br1 b1 p8 p9 bond_mode=balance-slb \
-    -- set Interface p8 type=dummy ofport_request=8 -- set Interface p9 type=dummy ofport_request=9 \
+    -- set Interface p8 type=dummy ofport_request=8 -- set Interface p9 type=dummy ofport_request=9";
+
+/// A bridge has one mirror: the order of several follows random UUIDs.
+const MIRRORS: &str = "\
     -- --id=@p3 get Port p3 -- --id=@p4 get Port p4 -- --id=@p6 get Port p6 -- --id=@b0 get Port b0 \
     -- --id=@m0 create Mirror name=m0 select_src_port=@p4,@b0 select_dst_port=@p3,@b0 snaplen=100 output_port=@p6 \
     -- set Bridge br0 mirrors=@m0 \
@@ -91,11 +102,11 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// The switch under test.
-    pub(crate) fn sluice(layout: Layout) -> Switch {
+    pub(crate) fn sluice(layout: Layout, has_mirrors: bool) -> Switch {
         let netns = Netns::new("trial").unwrap();
         let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&netns);
         let daemon = spec.args(["--disable-system", "-vconsole:off", "--enable-dummy"]).start().unwrap();
-        Switch::set_up(netns, vec![daemon], layout)
+        Switch::set_up(netns, vec![daemon], layout.set_up(has_mirrors))
     }
 
     /// The stock switch with its own database server: that of [`testkit::stock_root`], else Debian's.
@@ -107,14 +118,13 @@ impl Switch {
             Ok(root.iter().fold(spec, |spec, root| spec.root(root)))
         };
         let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
-        Switch::set_up(netns, daemons, layout)
+        Switch::set_up(netns, daemons, layout.set_up(has_mirrors()))
     }
 
-    fn set_up(netns: Netns, daemons: Vec<Daemon>, layout: Layout) -> Switch {
+    fn set_up(netns: Netns, daemons: Vec<Daemon>, (ports, commands): (String, &[&[&str]])) -> Switch {
         let daemon = &daemons[0];
         let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
         wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
-        let (ports, commands) = layout.set_up();
         let words: Vec<&str> = BRIDGES.split_whitespace().chain(ports.split_whitespace()).collect();
         daemon.ovs("ovs-vsctl", &words).unwrap();
         for bridge in ["br0", "br1"] {
