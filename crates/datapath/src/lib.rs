@@ -44,7 +44,7 @@ pub use actions::{
 pub use drops::DropBudget;
 pub use handover::{FlowWalk, Leaving};
 pub use ledger::Ledger;
-pub use meter::{METER_BANDS_MAX, METERS_MAX};
+pub use meter::{METER_BANDS_MAX, METERS_MAX, MeterLevels};
 pub use pmd::{CacheStats, Pmd, PmdConfig};
 pub use ports::{PORT_NUMBERS, PmdIo, TX_BATCH_MAX_PACKETS, TxReport};
 pub use shared::DpShared;

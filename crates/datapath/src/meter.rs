@@ -107,6 +107,17 @@ impl Meter {
     }
 }
 
+/// Levels of the buckets of a meter and its counters, for another process with the same meter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MeterLevels {
+    /// Time since the buckets were filled, in microseconds.
+    pub age_us: u64,
+    /// Packets of the meter.
+    pub used: MeterBandStats,
+    /// Of each band: its tokens, a million for a packet or kilobit, and the packets beyond its rate.
+    pub bands: Vec<(i64, MeterBandStats)>,
+}
+
 pub(crate) type Slot = Mutex<Option<Meter>>;
 
 /// Meters by groups of ids; a group is allocated with its first meter.
@@ -181,6 +192,28 @@ impl DpShared {
             bytes: meter.used.bytes,
             bands: meter.bands.iter().map(|b| b.stats).collect(),
         })
+    }
+
+    /// Levels of a meter at this time; `None` without such a meter, or if it had no packet.
+    pub fn meter_levels(&self, id: u32, now_us: u64) -> Option<MeterLevels> {
+        let guard = lock(self.slot(id)?);
+        let meter = guard.as_ref()?;
+        let bands = meter.bands.iter().map(|band| (band.tokens, band.stats)).collect();
+        Some(MeterLevels { age_us: now_us.saturating_sub(meter.filled_us?), used: meter.used, bands })
+    }
+
+    /// Has a meter go on from these levels; one with another number of bands stays as it is.
+    pub fn meter_resume(&self, id: u32, levels: &MeterLevels, now_us: u64) {
+        let Some(slot) = self.slot(id) else { return };
+        let mut guard = lock(slot);
+        let Some(meter) = guard.as_mut().filter(|meter| meter.bands.len() == levels.bands.len()) else {
+            return;
+        };
+        meter.filled_us = Some(now_us.saturating_sub(levels.age_us));
+        meter.used = levels.used;
+        for (band, (tokens, stats)) in meter.bands.iter_mut().zip(&levels.bands) {
+            (band.tokens, band.stats) = ((*tokens).min(band.capacity()), *stats);
+        }
     }
 
     /// Which packets of a group may pass, in order of arrival: takes the lock once for all of them.

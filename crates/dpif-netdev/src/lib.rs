@@ -75,6 +75,7 @@ use threads::PmdFactory;
 use upcall_queues::UpcallQueues;
 
 pub use bulk::TOGETHER;
+pub use datapath::MeterLevels;
 pub use inheritance::{Inheritance, LentPort, QueuePlace};
 pub use watch::QueueWatch;
 

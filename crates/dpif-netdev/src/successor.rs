@@ -9,6 +9,7 @@ use super::UserspaceDatapath;
 use super::inbox::Control;
 use super::inheritance::{LentPort, QueuePlace};
 use super::queues::Rx;
+use datapath::MeterLevels;
 use dpif::PmdId;
 use flow::DpPort;
 use netdev::{Lending, LentKind, LentQueue};
@@ -103,6 +104,16 @@ impl UserspaceDatapath {
         }
         let (running, ports, plan, placement) = (&s.running, &s.ports, &s.plan, &mut s.placement);
         placement.resume(&self.pool.fleet(running, ports, plan), queues);
+    }
+
+    /// Levels of a meter, while nothing is received; `None` without such a meter, or if it had no packet.
+    pub fn meter_levels(&self, id: u32) -> Option<MeterLevels> {
+        self.pool.factory.shared.meter_levels(id, sys::clock::monotonic_us())
+    }
+
+    /// Has a meter go on from the levels of the other process.
+    pub fn meter_resume(&self, id: u32, levels: &MeterLevels) {
+        self.pool.factory.shared.meter_resume(id, levels, sys::clock::monotonic_us());
     }
 
     /// Threads that receive, or will, from a port.

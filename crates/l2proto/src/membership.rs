@@ -51,6 +51,12 @@ pub enum Protocol {
     MldV2,
 }
 
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 5] =
+        [Protocol::IgmpV1, Protocol::IgmpV2, Protocol::IgmpV3, Protocol::MldV1, Protocol::MldV2];
+}
+
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -7,6 +7,10 @@
 //! As in OVS, a group whose last member left stays, without members, until no older one is there: its packets reach only
 //! routers. Ports that get all multicast packets, and those of routers, become no members, as they would get packets twice.
 
+mod carry;
+
+pub use carry::{McastEntry, McastPlace};
+
 use crate::ids::BundleId;
 use l2proto::membership::{Message, Protocol, Record};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -105,6 +109,8 @@ pub struct McastTable {
     flood_ports: Vec<BundleId>,
     report_ports: Vec<BundleId>,
     next_order: u64,
+    /// Members, routers and groups removed so far, but those that were seen again.
+    removed: u64,
     /// Counters.
     pub stats: McastStats,
 }
@@ -216,19 +222,24 @@ impl McastTable {
             self.by_age.values().filter(|(_, b)| *b == bundle).map(|(key, _)| *key).collect();
         for key in of_port {
             self.take_member(key, bundle);
+            self.removed += 1;
             if self.groups.get(&key).is_some_and(|group| group.members.is_empty()) {
                 self.take_group(key);
             }
         }
         let vlans: Vec<u16> =
             self.routers.values().filter(|(_, m)| m.bundle == bundle).map(|(vlan, _)| *vlan).collect();
-        vlans.iter().for_each(|vlan| _ = self.take_router(*vlan, bundle));
+        for vlan in vlans {
+            self.take_router(vlan, bundle);
+            self.removed += 1;
+        }
     }
 
     /// Forgets all groups and routers. Callers: settings, commands, and spanning trees whose topology changed. Returns
     /// whether there were any.
     pub fn flush(&mut self) -> bool {
         let had = !self.groups.is_empty() || !self.routers.is_empty();
+        self.removed += u64::from(had);
         self.groups.clear();
         self.by_join.clear();
         self.owned.clear();
@@ -249,6 +260,7 @@ impl McastTable {
                 break;
             }
             self.take_member(key, bundle);
+            self.removed += 1;
             self.stats.expired += 1;
             changes.push(McastChange::Group(key));
             if self.groups.get(&key).is_some_and(|group| group.members.is_empty()) {
@@ -260,6 +272,7 @@ impl McastTable {
             && router.seen_ms.saturating_add(ROUTER_IDLE_MS) <= now_ms
         {
             self.take_router(vlan, router.bundle);
+            self.removed += 1;
             self.stats.expired += 1;
             changes.push(McastChange::Routers(vlan));
         }
@@ -299,23 +312,38 @@ impl McastTable {
             return false;
         }
         self.take_member(key, bundle);
+        let is_new = self.touch(key, protocol, bundle, changes);
+        let order = self.next_order;
+        self.next_order += 1;
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.members.push(Member { bundle, seen_ms: now_ms, order });
+            self.by_age.insert(order, (key, bundle));
+        }
+        if !is_member {
+            changes.push(McastChange::Group(key));
+        }
+        is_new
+    }
+
+    /// Makes a group, begun by `owner`, or makes it the most recently joined one. Returns whether it is new.
+    fn touch(
+        &mut self,
+        key: GroupKey,
+        protocol: Protocol,
+        owner: BundleId,
+        changes: &mut Vec<McastChange>,
+    ) -> bool {
         let former = self.take_group(key);
         let is_new = former.is_none();
         if is_new {
             self.make_room(self.settings.max_groups - 1, changes);
             self.stats.learned += 1;
         }
-        let [order, member_order] = [self.next_order, self.next_order + 1];
-        self.next_order += 2;
-        let mut group = former.unwrap_or(Group { protocol, owner: bundle, members: Vec::new(), order });
-        (group.order, group.protocol) = (order, protocol);
-        group.members.push(Member { bundle, seen_ms: now_ms, order: member_order });
-        // Members that the group had before are still in this index.
-        self.by_age.insert(member_order, (key, bundle));
-        self.put_group(key, group);
-        if !is_member {
-            changes.push(McastChange::Group(key));
-        }
+        let order = self.next_order;
+        self.next_order += 1;
+        let (owner, members) = former.map_or((owner, Vec::new()), |group| (group.owner, group.members));
+        // Members that the group had before are still in the index by age.
+        self.put_group(key, Group { protocol, owner, members, order });
         is_new
     }
 
@@ -324,6 +352,7 @@ impl McastTable {
         if self.report_ports.contains(&bundle) || !self.take_member(key, bundle) {
             return false;
         }
+        self.removed += 1;
         changes.push(McastChange::Group(key));
         self.drop_deserted(changes);
         true
@@ -397,6 +426,7 @@ impl McastTable {
             && self.groups.get(&key).is_some_and(|group| group.members.is_empty())
         {
             self.take_group(key);
+            self.removed += 1;
             changes.push(McastChange::Group(key));
         }
     }
@@ -409,6 +439,7 @@ impl McastTable {
             let Some(key) = oldest.map(|(_, key)| *key) else { return };
             let members = self.take_group(key).map(|group| group.members).unwrap_or_default();
             members.iter().for_each(|member| _ = self.by_age.remove(&member.order));
+            self.removed += 1;
             self.stats.evicted += 1;
             changes.push(McastChange::Group(key));
         }

@@ -33,7 +33,7 @@ use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
 use flow::DpPort;
-pub(crate) use handover::{FlowWalk, FormerFlow, Inherited};
+pub(crate) use handover::{FlowWalk, FormerFlow, GROUPS_AT_ONCE, GroupNote, GroupWalk, Inherited, MeterNote};
 use handover::{LastCounters, Role};
 use log::Level;
 use netdev::dummy::DummyPorts;

@@ -138,3 +138,35 @@ fn a_large_segment_costs_its_frames() {
         }
     }
 }
+
+/// The levels pass to a meter of another process.
+#[test]
+fn a_meter_goes_on_from_the_levels_of_another() {
+    let [one, other] = [(); 2].map(|()| {
+        let shared = DpShared::new(7);
+        let bands = vec![MeterBand { rate: 2, burst: 2 }, MeterBand { rate: 100, burst: 100 }];
+        shared.meter_set(7, &MeterConfig { per_packet: true, bands }).unwrap();
+        shared
+    });
+    let admits = |shared: &DpShared, at_us| shared.admit(7, Load::frame(60), at_us);
+    assert_eq!(one.meter_levels(7, 0), None, "no packet yet");
+    assert!(admits(&one, 1_000_000) && admits(&one, 1_000_000) && !admits(&one, 1_000_000));
+    let levels = one.meter_levels(7, 1_200_000).unwrap();
+    assert_eq!(levels.age_us, 200_000);
+    // By another clock.
+    other.meter_resume(7, &levels, 5_200_000);
+    assert_eq!(other.meter_levels(7, 5_200_000), Some(levels.clone()));
+    assert_eq!(other.meter_stats(7), one.meter_stats(7));
+    for at_us in [400_000, 500_000, 600_000, 1_000_000] {
+        assert_eq!(admits(&other, 5_000_000 + at_us), admits(&one, 1_000_000 + at_us), "{at_us}");
+    }
+    // A meter that has changed since keeps its buckets.
+    other.meter_set(7, &MeterConfig { per_packet: true, bands: Vec::new() }).unwrap();
+    other.meter_resume(7, &levels, 6_000_000);
+    assert_eq!(other.meter_levels(7, 6_000_000), None);
+    // It has no more than its bucket holds.
+    let bands = vec![MeterBand { rate: 1, burst: 1 }; 2];
+    other.meter_set(7, &MeterConfig { per_packet: true, bands }).unwrap();
+    other.meter_resume(7, &levels, 6_000_000);
+    assert!(admits(&other, 6_900_000) && !admits(&other, 6_900_000));
+}

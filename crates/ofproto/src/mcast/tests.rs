@@ -121,6 +121,70 @@ fn a_flood_of_a_port_evicts_its_own_groups() {
     bed.check();
 }
 
+/// Passes what is new to another table; returns the number of entries and whether they are all.
+fn pass(from: &McastTable, to: &mut McastTable, place: &mut McastPlace, max: usize) -> (usize, bool) {
+    let (mut passed, mut all) = (0, false);
+    loop {
+        let (is_anew, entries, next) = from.since(*place, max);
+        if is_anew {
+            to.flush();
+        }
+        entries.iter().for_each(|entry| to.restore(entry, &mut Vec::new()));
+        (*place, all, passed) = (next, all | is_anew, passed + entries.len());
+        if entries.len() < max {
+            return (passed, all);
+        }
+    }
+}
+
+fn shown(table: &McastTable) -> String {
+    let seen = |members: &[Member]| members.iter().map(|m| (m.bundle.0, m.seen_ms)).collect::<Vec<_>>();
+    let groups: Vec<_> =
+        table.groups().map(|(key, protocol, members)| (key, protocol, seen(members))).collect();
+    let routers: Vec<_> = table.routers().map(|(vlan, m)| (*vlan, m.bundle.0, m.seen_ms)).collect();
+    format!("{groups:?} {routers:?}")
+}
+
+#[test]
+fn a_table_passes_whole_and_then_by_its_changes() {
+    let (mut bed, mut other, mut place) = (Bed::default(), Bed::default(), McastPlace::default());
+    for n in 1..=50 {
+        bed.now_ms += 10;
+        bed.join(n, if n % 3 == 0 { P2 } else { P1 });
+        bed.join(n / 2, P3);
+    }
+    bed.apply(&Message::Query, 4, P2);
+    // A group without members that is not the oldest.
+    bed.leave(40, P1);
+    pass(&bed.table, &mut other.table, &mut place, 7);
+    assert_eq!(shown(&other.table), shown(&bed.table));
+    assert!(shown(&bed.table).contains("[])"), "{}", shown(&bed.table));
+    assert_eq!(pass(&bed.table, &mut other.table, &mut place, 7), (0, false));
+    bed.now_ms += 10;
+    bed.join(5, P1);
+    bed.join(99, P2);
+    bed.apply(&Message::Query, 4, P2);
+    assert_eq!(pass(&bed.table, &mut other.table, &mut place, 7), (3, false));
+    assert_eq!(shown(&other.table), shown(&bed.table));
+    // A removal is not among the entries.
+    for n in 0..6 {
+        match n {
+            0 => drop(bed.leave(7, P1)),
+            1 => drop(bed.table.expire(bed.now_ms + ROUTER_IDLE_MS)),
+            2 => bed.table.forget_bundle(P3),
+            3 => bed.table.configure(McastSettings { max_groups: 12, ..McastSettings::default() }).clear(),
+            4 => drop(bed.table.expire(bed.now_ms + 299_990)),
+            _ => drop(bed.table.flush()),
+        }
+        other.table.configure(bed.table.settings());
+        assert!(pass(&bed.table, &mut other.table, &mut place, 7).1, "{n}");
+        assert_eq!(shown(&other.table), shown(&bed.table), "{n}");
+        bed.check();
+        other.check();
+    }
+    assert_eq!(other.table.stats.learned, 0);
+}
+
 #[test]
 fn routers_and_flagged_ports_are_no_members() {
     let mut bed = Bed::default();

@@ -8,12 +8,13 @@ use crate::openflow::BridgeText;
 use crate::reactor::Reactor;
 use crate::routing::Routing;
 use crate::stream::Listener;
-use crate::switch::{FlowWalk, Switch};
+use crate::switch::{FlowWalk, GROUPS_AT_ONCE, GroupWalk, Switch};
 use crate::turn::Turn;
 use dpif::CtExport;
 use dpif_netdev::QueuePlace;
 use flow::MacAddr;
 use mio::Token;
+use ofproto::mcast::{MEMBERS_MAX, ROUTERS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
@@ -30,6 +31,8 @@ use sys::confine::Kind;
 const LOOK_MS: u64 = 5;
 /// Longest wait for requests of OpenFlow connections that are under way, before those connections end with this process.
 const SETTLE_MAX_MS: u64 = 200;
+/// Steps of a walk over multicast groups: those of the largest table, twice.
+const GROUP_STEPS_MAX: usize = 2 * (MEMBERS_MAX + ROUTERS_MAX) / GROUPS_AT_ONCE;
 
 enum Stage {
     /// The state file is being completed, from its start or for the successor.
@@ -59,8 +62,39 @@ impl Stage {
     }
 }
 
-/// Connections of datapaths, by their names.
-type Exports = Vec<(String, Box<dyn CtExport>)>;
+/// Walks over state that changes by packets: first whole, then what changed since.
+struct Exports {
+    /// Connections of datapaths, by their names.
+    connections: Vec<(String, Box<dyn CtExport>)>,
+    /// Multicast groups of bridges.
+    groups: Vec<GroupWalk>,
+}
+
+impl Exports {
+    /// Sends connections, and multicast groups behind them.
+    fn send(&mut self, channel: &Channel, limit: Duration) -> io::Result<()> {
+        for (name, export) in &mut self.connections {
+            while let Some(slice) = export.next(notes::CONNECTIONS_ROOM) {
+                if !slice.is_empty() {
+                    notes::send_connections(channel, name, &slice, limit)?;
+                }
+            }
+        }
+        let mut sender = Sender::new(channel, limit);
+        for walk in &mut self.groups {
+            // Meanwhile others may be removed, and the walk begin anew.
+            for _ in 0..GROUP_STEPS_MAX {
+                let groups = walk.next();
+                let is_last = groups.len() < GROUPS_AT_ONCE;
+                groups.into_iter().try_for_each(|group| sender.add(Note::Group(group)))?;
+                if is_last {
+                    break;
+                }
+            }
+        }
+        sender.flush()
+    }
+}
 
 /// See the module documentation. Dropped before the change, it ends the successor.
 pub(crate) struct Leaving {
@@ -205,20 +239,20 @@ impl Leaving {
         Ok(Step::Going(Turn::at(sys::clock::monotonic_ms() + look_ms)))
     }
 
-    /// Sends the connections of all datapaths, twice, and the keys of their flows, on a thread of its own. The second pass has the
-    /// connections that changed during the first.
+    /// Sends connections and multicast groups, twice, and the keys of flows, on a thread of its own. The second pass has those that
+    /// changed during the first.
     fn export(&self, switch: &Switch) -> Result<Receiver<Result<Exports, String>>, String> {
-        let (mut exports, flows) = (switch.exports(), switch.flow_walks());
+        let (connections, groups) = (switch.exports(), switch.group_walks());
+        let (mut exports, flows) = (Exports { connections, groups }, switch.flow_walks());
         let (done, exported) = sync_channel(1);
         let channel = self.channel.clone();
         let run = move || {
             sys::confine::enter(Kind::Handover, &[]);
             yield_to_forwarding();
-            let sent =
-                [(); 2].iter().try_for_each(|()| send_connections(&channel, &mut exports, MESSAGE_MAX));
-            let sent = sent.and_then(|()| send_flows(&channel, &flows).map_err(|e| e.to_string()));
+            let sent = [(); 2].iter().try_for_each(|()| exports.send(&channel, MESSAGE_MAX));
+            let sent = sent.and_then(|()| send_flows(&channel, &flows));
             // The main loop may have given up.
-            let _ = done.send(sent.map(|()| exports));
+            let _ = done.send(sent.map(|()| exports).map_err(|e| e.to_string()));
         };
         let thread = std::thread::Builder::new().name("handover".to_string()).spawn(run);
         thread.map(|_| exported).map_err(|e| format!("cannot start a thread: {e}"))
@@ -311,11 +345,14 @@ impl Leaving {
         let bytes =
             synced.recv_timeout(CHANGE_MAX).map_err(|e| format!("the state cannot be written: {e}"))?;
         let bytes = bytes.map_err(|e| format!("the state cannot be written: {e}"))?;
-        send_connections(&self.channel, &mut exports, CHANGE_MAX).map_err(|e| self.broken(&e))?;
+        exports.send(&self.channel, CHANGE_MAX).map_err(|e| self.broken(&e))?;
         self.send_bridges(switch, CHANGE_MAX)?;
         let sessions = switch.saved_sessions()?;
         let mut sender = Sender::new(&self.channel, CHANGE_MAX);
         let mut described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));
+        for meter in switch.meters() {
+            described = described.and_then(|()| sender.add(Note::Meter(meter)));
+        }
         for listener in switch.listeners(db) {
             described = described.and_then(|()| {
                 listener.lend().and_then(|(target, fd)| sender.add(Note::Listener(target, fd)))
@@ -377,18 +414,6 @@ fn yield_to_forwarding() {
     if let Err(e) = sys::priority::yield_for_good() {
         log::warn!(target: "handover", "cannot yield to the threads that forward: {e}");
     }
-}
-
-/// Sends a pass of the connections of datapaths.
-fn send_connections(channel: &Channel, exports: &mut Exports, limit: Duration) -> Result<(), String> {
-    for (name, export) in exports {
-        while let Some(slice) = export.next(notes::CONNECTIONS_ROOM) {
-            if !slice.is_empty() {
-                notes::send_connections(channel, name, &slice, limit).map_err(|e| e.to_string())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Sends the keys of all flows: the successor makes flows of its own from them.

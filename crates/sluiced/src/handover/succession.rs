@@ -7,7 +7,7 @@ use crate::link_protocols::SavedSession;
 use crate::openflow::LentClient;
 use crate::reactor::Reactor;
 use crate::routing::Routing;
-use crate::switch::{FormerFlow, Inherited, Switch};
+use crate::switch::{FormerFlow, GroupNote, Inherited, MeterNote, Switch};
 use crate::turn::Turn;
 use anyhow::{Context as _, Result, bail, ensure};
 use dpif_netdev::{Inheritance, LentPort, QueuePlace};
@@ -49,6 +49,10 @@ pub(crate) struct Succession {
     places: BTreeMap<String, Vec<QueuePlace>>,
     /// Sessions of link protocols at the change.
     sessions: Vec<SavedSession>,
+    /// Multicast groups of bridges, in the order of the walks over them.
+    groups: Vec<GroupNote>,
+    /// Meters of bridges at the change.
+    meters: Vec<MeterNote>,
     /// OpenFlow connections, after the change.
     clients: Vec<LentClient>,
     /// Until the change, at most, this process yields to the one that forwards.
@@ -94,6 +98,8 @@ impl Succession {
             flows: BTreeMap::new(),
             places: BTreeMap::new(),
             sessions: Vec::new(),
+            groups: Vec::new(),
+            meters: Vec::new(),
             clients: Vec::new(),
             lowered,
         }))
@@ -194,7 +200,7 @@ impl Succession {
     ) -> Result<()> {
         let stage = if matches!(note, Note::Client(_)) { Stage::Forwarding } else { Stage::Ready };
         ensure!(self.stage == stage, "unexpected from the process to succeed: {note}");
-        let control = self.sessions.len() + self.clients.len();
+        let control = self.sessions.len() + self.clients.len() + self.groups.len() + self.meters.len();
         let kept = control.max(total(&self.flows)).max(total(&self.places));
         ensure!(kept < NOTES_MAX, "too much from the process to succeed: {note}");
         match note {
@@ -202,6 +208,7 @@ impl Succession {
                 self.flows.entry(datapath).or_default().push((ufid, core, *key));
             }
             Note::FlowsEnd => {
+                switch.inherit_groups(std::mem::take(&mut self.groups));
                 switch.inherit_flows(std::mem::take(&mut self.flows));
                 self.tell(Note::Warm)?;
             }
@@ -217,13 +224,16 @@ impl Succession {
                     log::warn!(target: "handover", "the route to {network} that a command made: {e}");
                 }
             }
+            Note::Meter(meter) => self.meters.push(meter),
+            Note::Group(group) => self.groups.push(group),
             Note::Neighbour(neighbour) => routing.inherit_neighbour(&neighbour),
             Note::Client(client) => self.clients.push(client),
             Note::Change(bytes) => {
                 if let Some(lowered) = self.lowered.take() {
                     lowered.restore().context("cannot take the priority of before")?;
                 }
-                switch.take_over(bytes, &self.places, std::mem::take(&mut self.sessions))?;
+                switch.inherit_groups(std::mem::take(&mut self.groups));
+                switch.take_over(bytes, &self.places, std::mem::take(&mut self.sessions), &self.meters)?;
                 self.tell(Note::Forwarding)?;
                 self.stage = Stage::Forwarding;
             }

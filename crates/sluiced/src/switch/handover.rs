@@ -12,21 +12,26 @@ use crate::state::Counted;
 use crate::stream::Listener;
 use anyhow::{Context as _, Result};
 use dpif::{CtExport, CtImported, DpifOp, OpResult, PmdId};
-use dpif_netdev::QueuePlace;
+use dpif_netdev::{MeterLevels, QueuePlace};
 use flow::{DpPort, FlowKey, Ufid};
 use ofproto::backer::Backer;
+use ofproto::ids::BridgeId;
+use ofproto::mcast::{McastEntry, McastPlace};
 use ofproto::ukey::Walk;
 use ofproto::upcall;
+use ofproto::view::BridgeView;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use sync::Ordering;
+use sync::{Ordering, lock};
 
 /// Flows sent to a thread at a time.
 const FLOWS_AT_ONCE: usize = 256;
+/// Multicast groups read from a bridge at a time.
+pub(crate) const GROUPS_AT_ONCE: usize = 16_384;
 /// Rules credited in a turn of the main loop.
 const RULES_PER_TURN: usize = 4096;
 /// Longest wait for the last statistics of flows.
@@ -87,6 +92,52 @@ impl FlowWalk {
             some.into_iter().for_each(|(ufid, core, key)| f(&self.datapath, ufid, core, key));
         }
     }
+}
+
+/// A walk over the multicast groups of a bridge, which goes on at those that changed.
+pub(crate) struct GroupWalk {
+    bridge: String,
+    backer: Arc<Backer>,
+    id: BridgeId,
+    place: McastPlace,
+}
+
+impl GroupWalk {
+    /// The next groups; fewer than [`GROUPS_AT_ONCE`]: there are no more for now.
+    pub(crate) fn next(&mut self) -> Vec<GroupNote> {
+        let view = self.backer.view();
+        let Some(bridge) = view.bridge(self.id) else { return Vec::new() };
+        let Some(groups) = &bridge.mcast else { return Vec::new() };
+        let (is_anew, entries, place) = lock(groups).since(self.place, GROUPS_AT_ONCE);
+        self.place = place;
+        let now_ms = sys::clock::monotonic_ms();
+        let of = |entry| GroupNote { bridge: self.bridge.clone(), entry };
+        let name = |id| bridge.ports.bundles.get(&id).map(|bundle| bundle.name.to_string());
+        let aged = |entry| by_age(entry, now_ms);
+        let entries = entries.into_iter().filter_map(|entry| aged(entry).map(name));
+        is_anew.then(|| of(None)).into_iter().chain(entries.map(|entry| of(Some(entry)))).collect()
+    }
+}
+
+/// The same with the age in place of the time, or the time in place of the age.
+fn by_age<P>(entry: McastEntry<P>, now_ms: u64) -> McastEntry<P> {
+    McastEntry { seen_ms: entry.seen_ms.map(|seen_ms| now_ms.saturating_sub(seen_ms)), ..entry }
+}
+
+/// A multicast group or router of a bridge, its port by name, with its age in place of the time of its last report; `None`: those
+/// so far are forgotten.
+#[derive(Debug)]
+pub(crate) struct GroupNote {
+    pub(crate) bridge: String,
+    pub(crate) entry: Option<McastEntry<String>>,
+}
+
+/// A meter of a bridge, by its OpenFlow number.
+#[derive(Debug)]
+pub(crate) struct MeterNote {
+    pub(crate) bridge: String,
+    pub(crate) id: u32,
+    pub(crate) levels: MeterLevels,
 }
 
 /// A flow of the other process: its name, its thread, the key of a packet.
@@ -223,10 +274,84 @@ impl Switch {
         self.instances.iter().map(of).collect()
     }
 
+    /// Walks over the multicast groups of all bridges, for any thread.
+    pub(crate) fn group_walks(&self) -> Vec<GroupWalk> {
+        let of_instance = |instance: &Instance| {
+            let backer = instance.backer.clone();
+            let view = backer.view();
+            let snooping = view.bridges.values().filter(|bridge| bridge.mcast.is_some());
+            let walk = |bridge: &Arc<BridgeView>| GroupWalk {
+                bridge: bridge.name.to_string(),
+                backer: backer.clone(),
+                id: bridge.id,
+                place: McastPlace::default(),
+            };
+            snooping.map(walk).collect::<Vec<_>>()
+        };
+        self.instances.iter().flat_map(of_instance).collect()
+    }
+
+    /// Takes multicast groups of the other process, in their order. Those of ports that are no more are left out.
+    pub(crate) fn inherit_groups(&self, notes: Vec<GroupNote>) {
+        let now_ms = sys::clock::monotonic_ms();
+        let mut of_bridges: BTreeMap<String, Vec<Option<McastEntry<String>>>> = BTreeMap::new();
+        for GroupNote { bridge, entry } in notes {
+            of_bridges.entry(bridge).or_default().push(entry);
+        }
+        for (name, entries) in of_bridges {
+            let Some((instance, bridge)) = self.instances.bridge(&name) else { continue };
+            let Some(groups) = &bridge.mcast else { continue };
+            let bundles: BTreeMap<_, _> =
+                bridge.ports.bundles.iter().map(|(id, bundle)| (bundle.name.as_str(), *id)).collect();
+            let begin = entries.iter().rposition(Option::is_none);
+            if begin.is_some() {
+                instance.backer.flush_mcast(&bridge);
+            }
+            let (mut groups, mut changes) = (lock(groups), Vec::new());
+            for entry in entries.into_iter().skip(begin.unwrap_or(0)).flatten() {
+                if let Some(entry) = entry.map(|port| bundles.get(port.as_str()).copied()) {
+                    groups.restore(&by_age(entry, now_ms), &mut changes);
+                }
+            }
+            drop(groups);
+            instance.backer.mcast_changed(bridge.id, &changes);
+        }
+    }
+
     /// Stops receiving on all datapaths; returns the places of their queues.
     pub(crate) fn stop_receiving(&mut self) -> Vec<(String, Vec<QueuePlace>)> {
         let of = |i: &Instance| Some((i.name().to_string(), i.userspace.as_ref()?.stop_receiving()));
         self.instances.iter().filter_map(of).collect()
+    }
+
+    /// Levels and counters of all meters that had packets, while nothing is received.
+    pub(crate) fn meters(&self) -> Vec<MeterNote> {
+        let of_instance = |instance: &Instance| {
+            let datapath = instance.userspace.as_ref()?;
+            let view = instance.backer.view();
+            let of_bridge = |bridge: &Arc<BridgeView>| {
+                let note = |(id, number): (&u32, &u32)| {
+                    let levels = datapath.meter_levels(*number)?;
+                    Some(MeterNote { bridge: bridge.name.to_string(), id: *id, levels })
+                };
+                bridge.meters.iter().filter_map(note).collect::<Vec<_>>()
+            };
+            Some(view.bridges.values().flat_map(of_bridge).collect::<Vec<_>>())
+        };
+        self.instances.iter().filter_map(of_instance).flatten().collect()
+    }
+
+    /// Has meters go on from the levels of the other process.
+    fn resume_meters(&self, notes: &[MeterNote]) {
+        for of_bridge in notes.chunk_by(|a, b| a.bridge == b.bridge) {
+            let found = of_bridge.first().and_then(|note| self.instances.bridge(&note.bridge));
+            let Some((Instance { userspace: Some(datapath), .. }, bridge)) = found else { continue };
+            for MeterNote { id, levels, .. } in of_bridge {
+                if let Some(number) = bridge.meters.get(id) {
+                    datapath.meter_resume(*number, levels);
+                }
+            }
+        }
     }
 
     /// Receives again, since the successor failed: where it stopped, or if the other one `may_have_received`, by new queues.
@@ -292,6 +417,7 @@ impl Switch {
         bytes: u64,
         places: &BTreeMap<String, Vec<QueuePlace>>,
         sessions: Vec<SavedSession>,
+        meters: &[MeterNote],
     ) -> Result<()> {
         let changes = self.state.take_changes(bytes).context("the state of the process to succeed")?;
         let now_ms = sys::clock::monotonic_ms();
@@ -305,6 +431,8 @@ impl Switch {
             }
             learn(&backer, id, &mut BTreeMap::from([(id, changes.macs)]));
         }
+        // A changed meter begins with full buckets.
+        self.resume_meters(meters);
         for instance in self.instances.iter() {
             if let Some(datapath) = &instance.userspace {
                 datapath.begin(places.get(instance.name()).map_or(&[], Vec::as_slice));

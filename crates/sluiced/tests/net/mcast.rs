@@ -4,12 +4,12 @@ use crate::helpers::{LIMIT, appctl, switch, vsctl};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use testkit::{Capture, Daemon, Host, Topology, require_netns, require_programs, wait_for};
 
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 0x15);
 const PORT: u16 = 5001;
 
 /// An IGMP query of 10.0.0.254.
-const QUERY: &str =
+pub(crate) const QUERY: &str =
     "01005e0000015054000000fe0800460000200000000001023ad80a0000fee0000001940400001164ee9b00000000";
 const SEND: &str = "\
 import socket, sys
@@ -18,8 +18,13 @@ s.bind((sys.argv[1], 0))
 s.send(bytes.fromhex(sys.argv[2]))
 ";
 
+/// Sends a frame, in hexadecimal.
+pub(crate) fn send_frame(host: &Host, frame: &str) {
+    host.netns.cmd("python3").args(["-c", SEND, &host.dev, frame]).run().unwrap();
+}
+
 /// A member of the group of IPv4.
-fn join(host: &Host) -> UdpSocket {
+pub(crate) fn join(host: &Host) -> UdpSocket {
     let joined = host.netns.enter(|| {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
         socket.join_multicast_v4(&GROUP, &host.ipv4)?;
@@ -30,7 +35,7 @@ fn join(host: &Host) -> UdpSocket {
 }
 
 /// A member of the group of IPv6.
-fn join6(host: &Host) -> UdpSocket {
+pub(crate) fn join6(host: &Host) -> UdpSocket {
     let index: u32 = index(host).parse().unwrap();
     let joined = host.netns.enter(|| {
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT))?;
@@ -48,7 +53,7 @@ fn index(host: &Host) -> String {
 }
 
 /// Sends texts to both groups.
-fn stream(host: &Host, texts: &[&str]) {
+pub(crate) fn stream(host: &Host, texts: &[&str]) {
     let index: u32 = index(host).parse().unwrap();
     let to_v4 = SocketAddr::from((GROUP, PORT));
     let to_v6 = std::net::SocketAddrV6::new(GROUP6, PORT, 0, index);
@@ -63,13 +68,13 @@ fn stream(host: &Host, texts: &[&str]) {
     sent.unwrap().unwrap();
 }
 
-fn received(socket: &UdpSocket) -> String {
+pub(crate) fn received(socket: &UdpSocket) -> String {
     let mut bytes = [0; 100];
     let count = socket.recv(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes[..count]).to_string()
 }
 
-fn wait_for_groups(daemon: &Daemon, what: &str, condition: impl Fn(&str) -> bool) {
+pub(crate) fn wait_for_groups(daemon: &Daemon, what: &str, condition: impl Fn(&str) -> bool) {
     wait_for(LIMIT, what, || condition(&appctl(daemon, "mdb/show br0"))).unwrap();
 }
 
@@ -78,7 +83,7 @@ fn watch(host: &Host, filter: &str) -> Capture {
 }
 
 /// Five hosts: a sender, members by IGMP version 2, by IGMP version 3 and by MLD, and a router.
-fn lab() -> (Topology, Daemon) {
+pub(crate) fn lab() -> (Topology, Daemon) {
     let (net, daemon) = switch(5);
     let strict = "other_config:mcast-snooping-disable-flood-unregistered=true";
     vsctl(&daemon, &format!("set Bridge br0 mcast_snooping_enable=true {strict}"));
@@ -97,7 +102,7 @@ fn streams_reach_members_and_reports_reach_routers() {
     require_programs!("ovs-vsctl", "ovs-appctl", "tcpdump");
     let (net, daemon) = lab();
     let [sender, v2, v3, v6, router] = &net.hosts[..] else { panic!("five hosts") };
-    router.netns.cmd("python3").args(["-c", SEND, &router.dev, QUERY]).run().unwrap();
+    send_frame(router, QUERY);
     wait_for_groups(&daemon, "the router", |shown| shown.contains("querier"));
     let messages = "igmp or (icmp6 and ip6[48] >= 131 and ip6[48] <= 143)";
     let [of_sender, of_router] = [sender, router].map(|host| watch(host, messages));
