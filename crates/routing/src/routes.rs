@@ -545,28 +545,29 @@ impl Routes {
         })
     }
 
-    /// The routes by command.
-    pub fn by_command(&self) -> impl Iterator<Item = Route> {
+    /// Entries by command, with their tables and prefixes.
+    fn user_entries(&self) -> impl Iterator<Item = ((u32, u32), Prefix, &Entry)> {
         self.users.iter().flat_map(|&(table, mark, prefix)| {
             let trie = self.tables.get(&(table, mark)).map(|t| t.family(prefix.address().is_ipv4()));
             let slot = trie.and_then(|t| t.get(prefix.bits(), prefix.len()));
             let own = slot.into_iter().flat_map(|slot| slot.iter()).filter(|e| e.is_user());
-            own.map(move |entry| {
-                let Entry { origin, kind, source, metric, scope, .. } = *entry;
-                Route { table, mark, prefix, origin, kind, hops: entry.hops.clone(), source, metric, scope }
-            })
+            own.map(move |entry| ((table, mark), prefix, entry))
+        })
+    }
+
+    /// The routes by command.
+    pub fn by_command(&self) -> impl Iterator<Item = Route> {
+        self.user_entries().map(|((table, mark), prefix, entry)| {
+            let Entry { origin, kind, source, metric, scope, .. } = *entry;
+            Route { table, mark, prefix, origin, kind, hops: entry.hops.clone(), source, metric, scope }
         })
     }
 
     /// Takes over the routes by command of an earlier value, with their source addresses.
     pub fn adopt_user_routes(&mut self, old: &Routes) {
-        for (table, mark, prefix) in &old.users {
-            let trie = old.tables.get(&(*table, *mark)).map(|t| t.family(prefix.address().is_ipv4()));
-            let slot = trie.and_then(|t| t.get(prefix.bits(), prefix.len()));
-            for entry in slot.into_iter().flat_map(|slot| slot.iter()).filter(|e| e.is_user()) {
-                // They have room: they were counted before.
-                let _ = self.put((*table, *mark), *prefix, entry.clone(), RoutePosition::Instead);
-            }
+        for (table, prefix, entry) in old.user_entries() {
+            // They have room: they were counted before.
+            let _ = self.put(table, prefix, entry.clone(), RoutePosition::Instead);
         }
     }
 }

@@ -29,6 +29,8 @@ use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// OVS version reported to tools.
 pub(crate) const OVS_VERSION: &str = "3.5.4";
+/// Shortest time between looks at the devices below tunnels because routes changed: that may be often.
+const EGRESS_MS: u64 = 100;
 
 struct Link {
     info: LinkInfo,
@@ -71,6 +73,9 @@ pub(crate) struct FactKeeper {
     planned: u64,
     /// Devices below tunnels at the last comparison, by interface.
     egress: BTreeMap<String, Egress>,
+    /// Time of that, and of the next one, because routes changed.
+    egress_checked_ms: u64,
+    egress_due_ms: Option<u64>,
     last_written: Option<i64>,
 }
 
@@ -119,6 +124,8 @@ impl FactKeeper {
             last: Facts::default(),
             planned: 0,
             egress: BTreeMap::new(),
+            egress_checked_ms: 0,
+            egress_due_ms: None,
             last_written: None,
         }
     }
@@ -150,7 +157,8 @@ impl FactKeeper {
 
     /// Time of the next write without an event.
     pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
-        if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
+        let due_ms = self.writeback.next_due_ms().min(self.egress_due_ms.unwrap_or(u64::MAX));
+        if self.in_flight.is_some() { now_ms + 1000 } else { due_ms.max(now_ms) }
     }
 
     /// Whether the next statistics are due by that time.
@@ -191,6 +199,11 @@ impl FactKeeper {
     /// Facts of the planner changed.
     pub(crate) fn changed(&mut self) {
         self.dirty = true;
+    }
+
+    /// Routes changed: looks at the devices below tunnels, not more often than each [`EGRESS_MS`].
+    pub(crate) fn routes_changed(&mut self, now_ms: u64) {
+        self.egress_due_ms.get_or_insert(now_ms.max(self.egress_checked_ms + EGRESS_MS));
     }
 
     /// Sets the addresses of the active members of bonds, by port.
@@ -322,7 +335,9 @@ impl FactKeeper {
         let due = self.writeback.wants_statistics(now_ms);
         let newly = acknowledged.is_some() && acknowledged != self.last_written;
         self.dirty |= planner.version() != self.planned;
-        if !due && !newly && !self.dirty && self.changed_rows.is_empty() || self.in_flight.is_some() {
+        let has_reason = due || newly || self.dirty || !self.changed_rows.is_empty();
+        let is_egress_due = self.egress_due_ms.is_some_and(|due_ms| now_ms >= due_ms);
+        if !has_reason && !is_egress_due || self.in_flight.is_some() {
             return;
         }
         if let Some(next_cfg) = acknowledged {
@@ -337,6 +352,7 @@ impl FactKeeper {
         self.writeback.set_missing(db.client_ref().missing());
         let replica = db.client_ref().replica();
         let egress = tunnels::egress(instances);
+        (self.egress_checked_ms, self.egress_due_ms) = (now_ms, None);
         let txn = if due || self.dirty || egress != self.egress {
             let mut facts = self.facts(planner);
             facts.switch.capabilities = self.capabilities(instances);

@@ -301,7 +301,7 @@ impl Switch {
     /// Has datapaths follow routes, neighbours and local addresses.
     pub fn follow_routing(&mut self, routing: &mut Routing) {
         if crate::tunnels::follow_routing(&mut self.instances, routing) {
-            self.facts.changed();
+            self.facts.routes_changed(sys::clock::monotonic_ms());
         }
     }
 

@@ -261,21 +261,16 @@ impl Leaving {
     /// Sends state that controllers gave to bridges, as far as it is new.
     fn send_bridges(&mut self, switch: &mut Switch, limit: Duration) -> Result<(), String> {
         let all: BTreeSet<BridgeText> = switch.saved_bridges().into_iter().collect();
-        let mut sender = Sender::new(&self.channel, limit);
-        let mut new = all.difference(&self.bridges).cloned().map(Note::Bridge);
-        let sent = new.try_for_each(|saved| sender.add(saved)).and_then(|()| sender.flush());
-        sent.map_err(|e| self.broken(&e))?;
+        self.send_all(all.difference(&self.bridges).cloned().map(Note::Bridge), limit)?;
         self.bridges = all;
         Ok(())
     }
 
     /// Sends settings, routes and neighbours of tunnels, before the flows that use them.
     fn send_routing(&mut self, routing: &Routing) -> Result<(), String> {
-        let mut sender = Sender::new(&self.channel, MESSAGE_MAX);
-        let sent = sender.add(Note::Tunnels(routing.tunnel_settings()));
-        let mut routes = routing.routes().by_command().map(|route| Note::Route(Box::new(route)));
-        let sent = sent.and_then(|()| routes.try_for_each(|route| sender.add(route)));
-        sent.and_then(|()| sender.flush()).map_err(|e| self.broken(&e))?;
+        let settings = std::iter::once(Note::Tunnels(routing.tunnel_settings()));
+        let routes = routing.routes().by_command().map(|route| Note::Route(Box::new(route)));
+        self.send_all(settings.chain(routes), MESSAGE_MAX)?;
         self.send_neighbours(routing, MESSAGE_MAX)
     }
 
@@ -290,10 +285,8 @@ impl Leaving {
         };
         let known = &mut self.neighbours.0;
         let new = all.into_iter().filter(|n| known.insert((n.ip, n.bridge.clone()), n.mac) != Some(n.mac));
-        let mut sender = Sender::new(&self.channel, limit);
-        let mut new = new.map(Note::Neighbour);
-        let sent = new.try_for_each(|neighbour| sender.add(neighbour)).and_then(|()| sender.flush());
-        sent.map_err(|e| self.broken(&e))?;
+        let new: Vec<_> = new.map(Note::Neighbour).collect();
+        self.send_all(new, limit)?;
         self.neighbours.1 = changes;
         Ok(())
     }
@@ -382,7 +375,13 @@ impl Leaving {
     }
 
     fn send(&self, note: Note) -> Result<(), String> {
-        notes::send(&self.channel, note, MESSAGE_MAX).map_err(|e| self.broken(&e))
+        self.send_all([note], MESSAGE_MAX)
+    }
+
+    fn send_all(&self, notes: impl IntoIterator<Item = Note>, limit: Duration) -> Result<(), String> {
+        let mut sender = Sender::new(&self.channel, limit);
+        let sent = notes.into_iter().try_for_each(|note| sender.add(note)).and_then(|()| sender.flush());
+        sent.map_err(|e| self.broken(&e))
     }
 
     fn broken(&self, e: &impl Display) -> String {
