@@ -96,6 +96,17 @@ impl Group {
         matches!(self.head.ty, GroupType::All | GroupType::Indirect)
     }
 
+    /// Counters of the group, then of each bucket.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        std::iter::once(&self.counter).chain(self.buckets.iter().map(|b| &b.counter)).map(Counter::counts)
+    }
+
+    /// Adds counters of the same group in another process, as [`Group::counts`] gives them.
+    pub fn add_counts(&self, past: &[(u64, u64)]) {
+        let counters = std::iter::once(&self.counter).chain(self.buckets.iter().map(|b| &b.counter));
+        counters.zip(past).for_each(|(counter, (packets, bytes))| counter.credit(*packets, *bytes));
+    }
+
     /// Counts packets: of one bucket, or of all.
     pub fn credit(&self, bucket: Option<usize>, packets: u64, bytes: u64) {
         self.counter.credit(packets, bytes);

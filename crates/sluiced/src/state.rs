@@ -143,7 +143,7 @@ impl State {
     }
 
     /// The running process has ended, and has written its last counters: reads them on a thread of their own. The receiver
-    /// gets the rules of each bridge whose counters are higher than in the changes before.
+    /// gets the counters of each bridge that are higher than in the changes before.
     pub(crate) fn take_counters(&mut self) -> Option<Receiver<Vec<(String, Counted)>>> {
         let followed = self.followed_file.take()?;
         let (path, boot) = (self.files.state.clone(), self.boot.clone());
@@ -154,7 +154,7 @@ impl State {
             sys::confine::enter(Kind::Background, &[]);
             let counted = file.and_then(|file| followed.counted(&file, &boot));
             let counted = counted.unwrap_or_else(|e| {
-                log::warn!(target: "state", "{}: {e}: counters of rules lack their last part", path.display());
+                log::warn!(target: "state", "{}: {e}: counters of rules and groups lack their last part", path.display());
                 Vec::new()
             });
             // The requester may have ended.
@@ -163,7 +163,7 @@ impl State {
         match std::thread::Builder::new().name("state".into()).spawn(read) {
             Ok(_) => Some(receiver),
             Err(e) => {
-                log::warn!(target: "state", "counters of rules lack their last part: {e}");
+                log::warn!(target: "state", "counters of rules and groups lack their last part: {e}");
                 None
             }
         }

@@ -4,12 +4,19 @@ use super::reader::{Lines, SavedBridge, SavedMac};
 use connmgr::StateChanges;
 use ofproto::flow_mod::Past;
 use openflow::msg::flow_mod::FlowMod;
+use openflow::msg::group::Group;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Rules, as deletions of them, with counters to add.
-pub(crate) type Counted = Vec<(FlowMod, Past)>;
+/// Counters of a bridge to add.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    /// Rules, as deletions of them.
+    pub(crate) rules: Vec<(FlowMod, Past)>,
+    /// Groups, with packets and bytes of each and of its buckets.
+    pub(crate) groups: Vec<(Group, Vec<(u64, u64)>)>,
+}
 
 /// Changes of a bridge.
 pub(crate) struct BridgeChanges {
@@ -64,7 +71,7 @@ impl FollowedFile {
         Ok(bridges.collect())
     }
 
-    /// Rules of all bridges with higher counters in the last file of the process.
+    /// Counters of all bridges that are higher in the last file of the process.
     pub(super) fn counted(&self, last: &File, boot: &str) -> io::Result<Vec<(String, Counted)>> {
         let last = super::reader::read(last, boot)?;
         let before = &self.lines.bridges;

@@ -399,7 +399,10 @@ fn put_bridge(text: &mut String, id: BridgeId, bridge: &BridgeView, meters: &Met
     put!(text, "{}\t{}", lines::BRIDGE, bridge.name);
     lines::tlv(text, bridge.tables.tlv());
     meters.get(&id).into_iter().flat_map(BTreeMap::values).for_each(|meter| lines::meter(text, meter));
-    bridge.tables.groups().all().iter().for_each(|group| lines::group(text, group));
+    for group in bridge.tables.groups().all().iter() {
+        lines::group(text, group);
+        lines::group_counts(text, group);
+    }
 }
 
 fn put_macs(text: &mut String, bridge: &BridgeView) {

@@ -17,6 +17,7 @@ pub(super) const TLV_GONE: &str = "-tlv";
 pub(super) const METER: &str = "meter";
 pub(super) const METER_GONE: &str = "-meter";
 pub(super) const GROUP: &str = "group";
+pub(super) const GROUP_COUNTS: &str = "group-counts";
 pub(super) const GROUP_GONE: &str = "-group";
 pub(super) const GROUPS_GONE: &str = "-groups";
 pub(super) const RULE: &str = "rule";
@@ -107,6 +108,14 @@ pub(super) fn tlv(out: &mut String, table: &TlvTable) {
 /// A group.
 pub(super) fn group(out: &mut String, group: &Group) {
     put!(out, "{GROUP}\t{}\t{}", group.id(), format_group(&group.desc(), true, &NoPortNames));
+}
+
+/// Counters of a group and of each of its buckets; nothing for a group without packets.
+pub(super) fn group_counts(out: &mut String, group: &Group) {
+    if group.counter.counts().0 > 0 {
+        let all: String = group.counts().map(|(packets, bytes)| format!("\t{packets}\t{bytes}")).collect();
+        put!(out, "{GROUP_COUNTS}\t{}{all}", group.id());
+    }
 }
 
 /// A meter.

@@ -1,5 +1,6 @@
 //! Reads a file of state. Later lines replace earlier ones; a last line without its end is a write cut short.
 
+use super::following::Counted;
 use super::lines;
 use super::{MAGIC, VERSION};
 use connmgr::{SavedState, StateChanges};
@@ -28,6 +29,8 @@ pub(crate) struct SavedBridge {
     tlv: TlvTable,
     meters: BTreeMap<u32, String>,
     groups: BTreeMap<u32, String>,
+    /// Counters of groups and their buckets.
+    group_counts: BTreeMap<u32, String>,
     /// Times and counters, properties, actions.
     rules: BTreeMap<Identity, String>,
     /// Learned addresses, least recently seen first.
@@ -169,7 +172,12 @@ impl SavedBridge {
             lines::GROUP => {
                 let (id, text) = numbered(rest)?;
                 self.groups.insert(id, text.to_string());
+                self.group_counts.remove(&id);
                 self.note(|c| c.groups.insert(id));
+            }
+            lines::GROUP_COUNTS => {
+                let (id, counts) = numbered(rest)?;
+                self.group_counts.insert(id, counts.to_string());
             }
             lines::GROUP_GONE => {
                 let id = rest.parse().ok()?;
@@ -254,8 +262,22 @@ impl SavedBridge {
         (out, faults)
     }
 
-    /// Rules whose counters differ from those of `before`, with the difference.
-    pub(crate) fn counted_since(&self, before: &SavedBridge) -> Vec<(FlowMod, Past)> {
+    /// Rules whose counters differ from those of `before`, with the difference, and the groups that had packets.
+    pub(crate) fn counted_since(&self, before: &SavedBridge) -> Counted {
+        Counted { rules: self.rules_since(before), groups: self.groups_counted() }
+    }
+
+    /// Groups with their counters, those of the groups first, then of each bucket.
+    fn groups_counted(&self) -> Vec<(Group, Vec<(u64, u64)>)> {
+        let counted = self.group_counts.iter().filter_map(|(id, counts)| {
+            let numbers: Vec<u64> = counts.split('\t').map_while(|n| n.parse().ok()).collect();
+            let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            Some((self.group(self.groups.get(id)?).ok()?, pairs))
+        });
+        counted.collect()
+    }
+
+    fn rules_since(&self, before: &SavedBridge) -> Vec<(FlowMod, Past)> {
         let mut counted = Vec::new();
         for (identity, value) in &self.rules {
             let old = before.rules.get(identity);

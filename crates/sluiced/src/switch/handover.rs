@@ -32,8 +32,9 @@ use sync::{Ordering, lock};
 const FLOWS_AT_ONCE: usize = 256;
 /// Multicast groups read from a bridge at a time.
 pub(crate) const GROUPS_AT_ONCE: usize = 16_384;
-/// Rules credited in a turn of the main loop.
+/// Rules and groups credited in a turn of the main loop.
 const RULES_PER_TURN: usize = 4096;
+const GROUPS_PER_TURN: usize = 256;
 /// Longest wait for the last statistics of flows.
 const LAST_ROUND: Duration = Duration::from_secs(2);
 
@@ -498,16 +499,22 @@ impl Switch {
             left.extend(counted);
             *receiver = None;
         }
-        let Some((name, rules)) = left.front_mut() else { return receiver.is_some() };
+        let Some((name, Counted { rules, groups })) = left.front_mut() else { return receiver.is_some() };
         if let Some((_, bridge)) = self.instances.bridge(name) {
+            for (group, counts) in groups.drain(groups.len().saturating_sub(GROUPS_PER_TURN)..) {
+                // One that has changed since counts anew.
+                let same = bridge.tables.groups().get(group.id).filter(|now| now.desc() == group);
+                same.iter().for_each(|now| now.add_counts(&counts));
+            }
             for (rule, past) in rules.drain(rules.len().saturating_sub(RULES_PER_TURN)..) {
                 let found = bridge.tables.find_exactly(rule.table, &rule.matching, rule.priority.into());
                 found.iter().for_each(|rule| rule.stats.credit(past.packets, past.bytes, past.used_ms));
             }
         } else {
-            rules.clear();
+            *rules = Vec::new();
+            *groups = Vec::new();
         }
-        if rules.is_empty() {
+        if rules.is_empty() && groups.is_empty() {
             left.pop_front();
         }
         true

@@ -300,10 +300,11 @@ fn dump(daemon: &Daemon) -> String {
         })
         .collect();
     rules.sort_unstable();
-    let others = ["dump-groups", "dump-meters", "meter-stats", "dump-tlv-map"].map(|command| {
+    let others = ["dump-groups", "dump-group-stats", "dump-meters", "meter-stats", "dump-tlv-map"];
+    let others = others.map(|command| {
         // The first line has the transaction id.
         let line = |line: &str| {
-            line.split(' ').filter(|word| !word.starts_with("duration:")).collect::<Vec<_>>().join(" ")
+            line.split([' ', ',']).filter(|word| !word.starts_with("duration")).collect::<Vec<_>>().join(" ")
         };
         text(command).lines().skip(1).map(line).collect::<Vec<_>>().join("\n")
     });
@@ -380,6 +381,7 @@ fn rules_with_their_counters_groups_meters_and_addresses_travel_whole() {
     assert!(
         before.contains("meter=3")
             && before.contains("packet_in_count:2")
+            && before.contains("ref_count=1 packet_count=2")
             && before.contains("group_id=7")
             && before.contains("0xffff"),
         "{before}"
