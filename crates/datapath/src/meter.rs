@@ -114,7 +114,7 @@ pub struct MeterLevels {
     pub age_us: u64,
     /// Packets of the meter.
     pub used: MeterBandStats,
-    /// Of each band: its tokens, a million for a packet or kilobit, and the packets beyond its rate.
+    /// Tokens of each band, a million for a packet or kilobit, and the packets beyond its rate.
     pub bands: Vec<(i64, MeterBandStats)>,
 }
 

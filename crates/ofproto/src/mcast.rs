@@ -9,7 +9,9 @@
 
 mod carry;
 
-pub use carry::{McastEntry, McastPlace};
+pub use carry::{McastEntry, McastPlace, McastStep};
+
+use carry::GoneLog;
 
 use crate::ids::BundleId;
 use l2proto::membership::{Message, Protocol, Record};
@@ -109,8 +111,7 @@ pub struct McastTable {
     flood_ports: Vec<BundleId>,
     report_ports: Vec<BundleId>,
     next_order: u64,
-    /// Members, routers and groups removed so far, but those that were seen again.
-    removed: u64,
+    gone: GoneLog,
     /// Counters.
     pub stats: McastStats,
 }
@@ -222,16 +223,14 @@ impl McastTable {
             self.by_age.values().filter(|(_, b)| *b == bundle).map(|(key, _)| *key).collect();
         for key in of_port {
             self.take_member(key, bundle);
-            self.removed += 1;
-            if self.groups.get(&key).is_some_and(|group| group.members.is_empty()) {
-                self.take_group(key);
-            }
+            self.gone.member(key, bundle);
+            self.drop_empty(key);
         }
         let vlans: Vec<u16> =
             self.routers.values().filter(|(_, m)| m.bundle == bundle).map(|(vlan, _)| *vlan).collect();
         for vlan in vlans {
             self.take_router(vlan, bundle);
-            self.removed += 1;
+            self.gone.router(vlan, bundle);
         }
     }
 
@@ -239,7 +238,7 @@ impl McastTable {
     /// whether there were any.
     pub fn flush(&mut self) -> bool {
         let had = !self.groups.is_empty() || !self.routers.is_empty();
-        self.removed += u64::from(had);
+        self.gone.all();
         self.groups.clear();
         self.by_join.clear();
         self.owned.clear();
@@ -260,19 +259,17 @@ impl McastTable {
                 break;
             }
             self.take_member(key, bundle);
-            self.removed += 1;
+            self.gone.member(key, bundle);
             self.stats.expired += 1;
             changes.push(McastChange::Group(key));
-            if self.groups.get(&key).is_some_and(|group| group.members.is_empty()) {
-                self.take_group(key);
-            }
+            self.drop_empty(key);
         }
         self.drop_deserted(&mut changes);
         while let Some((vlan, router)) = self.routers.first_key_value().map(|(_, router)| *router)
             && router.seen_ms.saturating_add(ROUTER_IDLE_MS) <= now_ms
         {
             self.take_router(vlan, router.bundle);
-            self.removed += 1;
+            self.gone.router(vlan, router.bundle);
             self.stats.expired += 1;
             changes.push(McastChange::Routers(vlan));
         }
@@ -352,7 +349,7 @@ impl McastTable {
         if self.report_ports.contains(&bundle) || !self.take_member(key, bundle) {
             return false;
         }
-        self.removed += 1;
+        self.gone.member(key, bundle);
         changes.push(McastChange::Group(key));
         self.drop_deserted(changes);
         true
@@ -426,8 +423,16 @@ impl McastTable {
             && self.groups.get(&key).is_some_and(|group| group.members.is_empty())
         {
             self.take_group(key);
-            self.removed += 1;
+            self.gone.group(key);
             changes.push(McastChange::Group(key));
+        }
+    }
+
+    /// Removes a group without members, whatever its age.
+    fn drop_empty(&mut self, key: GroupKey) {
+        if self.groups.get(&key).is_some_and(|group| group.members.is_empty()) {
+            self.take_group(key);
+            self.gone.group(key);
         }
     }
 
@@ -439,7 +444,7 @@ impl McastTable {
             let Some(key) = oldest.map(|(_, key)| *key) else { return };
             let members = self.take_group(key).map(|group| group.members).unwrap_or_default();
             members.iter().for_each(|member| _ = self.by_age.remove(&member.order));
-            self.removed += 1;
+            self.gone.group(key);
             self.stats.evicted += 1;
             changes.push(McastChange::Group(key));
         }

@@ -353,7 +353,8 @@ impl FactKeeper {
         let replica = db.client_ref().replica();
         let egress = tunnels::egress(instances);
         (self.egress_checked_ms, self.egress_due_ms) = (now_ms, None);
-        let txn = if due || self.dirty || egress != self.egress {
+        self.dirty |= egress != self.egress;
+        let txn = if due || self.dirty {
             let mut facts = self.facts(planner);
             facts.switch.capabilities = self.capabilities(instances);
             facts.managers = self.managers.clone();

@@ -20,6 +20,7 @@
 //! Messages are lines of text ([`notes`]); descriptors go with the line that names them. Rules, groups, meters and learned
 //! addresses pass by the file of state, which the successor follows to the end ([`crate::state`]).
 
+mod entries;
 mod leaving;
 mod notes;
 mod succession;

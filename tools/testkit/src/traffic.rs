@@ -91,12 +91,12 @@ impl Pings {
         from.spawn("ping", &[&["-n"], args].concat()).map(Self)
     }
 
-    /// Ends it once every request up to the latest one answered so far, and up to `count`, has a reply.
+    /// Ends it once every request up to one behind the latest answered so far, and up to `count`, has a reply.
     ///
     /// # Errors
     /// A request has no reply within `limit`, or has two.
     pub fn answered(self, count: u32, limit: Duration) -> Result<()> {
-        let until = last_reply(&self.0.stdout()).max(count as usize);
+        let until = (last_reply(&self.0.stdout()) + 1).max(count as usize);
         let waited = wait_for(limit, &format!("the replies to {until} requests"), || {
             replies(&self.0.stdout(), until).iter().all(|n| *n > 0)
         });

@@ -125,13 +125,13 @@ fn a_flood_of_a_port_evicts_its_own_groups() {
 fn pass(from: &McastTable, to: &mut McastTable, place: &mut McastPlace, max: usize) -> (usize, bool) {
     let (mut passed, mut all) = (0, false);
     loop {
-        let (is_anew, entries, next) = from.since(*place, max);
-        if is_anew {
+        let step = from.since(*place, max);
+        if step.is_anew {
             to.flush();
         }
-        entries.iter().for_each(|entry| to.restore(entry, &mut Vec::new()));
-        (*place, all, passed) = (next, all | is_anew, passed + entries.len());
-        if entries.len() < max {
+        step.entries.iter().for_each(|entry| to.restore(entry, &mut Vec::new()));
+        (*place, all, passed) = (step.place, all | step.is_anew, passed + step.entries.len());
+        if step.is_last {
             return (passed, all);
         }
     }
@@ -166,7 +166,7 @@ fn a_table_passes_whole_and_then_by_its_changes() {
     bed.apply(&Message::Query, 4, P2);
     assert_eq!(pass(&bed.table, &mut other.table, &mut place, 7), (3, false));
     assert_eq!(shown(&other.table), shown(&bed.table));
-    // A removal is not among the entries.
+    // Removals pass, too.
     for n in 0..6 {
         match n {
             0 => drop(bed.leave(7, P1)),
@@ -177,12 +177,38 @@ fn a_table_passes_whole_and_then_by_its_changes() {
             _ => drop(bed.table.flush()),
         }
         other.table.configure(bed.table.settings());
-        assert!(pass(&bed.table, &mut other.table, &mut place, 7).1, "{n}");
+        let (passed, is_all) = pass(&bed.table, &mut other.table, &mut place, 7);
+        assert_eq!((passed > 0, is_all), (n < 5, n == 5), "{n}: {passed}");
         assert_eq!(shown(&other.table), shown(&bed.table), "{n}");
         bed.check();
         other.check();
     }
     assert_eq!(other.table.stats.learned, 0);
+    // Between the steps of a walk: entries ahead are gone, and some come back behind it.
+    for n in 0..5000 {
+        bed.now_ms += 1;
+        bed.join(n % 100, [P1, P2, P3][usize::from(n) % 3]);
+        if n % 7 == 0 {
+            bed.leave(n / 2 % 100, P1);
+            bed.apply(&Message::Query, n % 5, P2);
+        }
+        if n % 50 == 0 {
+            drop(bed.table.expire(bed.now_ms + 299_000));
+        }
+        let step = bed.table.since(place, 3);
+        assert!(!step.is_anew && step.entries.len() <= 3 + 200, "{n}");
+        step.entries.iter().for_each(|entry| other.table.restore(entry, &mut Vec::new()));
+        place = step.place;
+    }
+    pass(&bed.table, &mut other.table, &mut place, 7);
+    assert_eq!(shown(&other.table), shown(&bed.table));
+    // More removals than are remembered.
+    for n in 0..5000 {
+        bed.join(n, P1);
+        bed.leave(n, P1);
+    }
+    assert!(pass(&bed.table, &mut other.table, &mut place, 7).1);
+    assert_eq!(shown(&other.table), shown(&bed.table));
 }
 
 #[test]

@@ -82,10 +82,9 @@ impl Exports {
         }
         let mut sender = Sender::new(channel, limit);
         for walk in &mut self.groups {
-            // Meanwhile others may be removed, and the walk begin anew.
+            // After very many removals the walk begins anew.
             for _ in 0..GROUP_STEPS_MAX {
-                let groups = walk.next();
-                let is_last = groups.len() < GROUPS_AT_ONCE;
+                let (groups, is_last) = walk.next();
                 groups.into_iter().try_for_each(|group| sender.add(Note::Group(group)))?;
                 if is_last {
                     break;

@@ -2,17 +2,16 @@
 //!
 //! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
 
+use super::entries::{GROUP, GROUP_GONE, number};
 use crate::link_protocols::SavedSession;
 use crate::openflow::{BridgeText, LentClient};
 use crate::routing::TunnelSettings;
 use crate::switch::{GroupNote, MeterNote};
-use dpif::{EgressPorts, MeterBandStats};
-use dpif_netdev::{LentPort, MeterLevels, QueuePlace};
+use dpif::EgressPorts;
+use dpif_netdev::{LentPort, QueuePlace};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
 use flow::{DpPort, FlowKey, MacAddr, Ufid};
-use l2proto::membership::Protocol;
 use netdev::{LentKind, LentQueue};
-use ofproto::mcast::McastEntry;
 use routing::{Hops, Neighbour, Prefix, Route};
 use std::fmt;
 use std::io;
@@ -126,21 +125,8 @@ impl fmt::Display for Note {
             Note::Neighbour(Neighbour { bridge, ip, mac, left_ms, is_asked }) => {
                 writeln!(f, "neighbour\t{bridge}\t{ip}\t{mac}\t{left_ms}\t{}", u8::from(*is_asked))
             }
-            Note::Meter(MeterNote { bridge, id, levels }) => {
-                let MeterLevels { age_us, used, bands } = levels;
-                write!(f, "meter\t{bridge}\t{id}\t{age_us}\t{}\t{}", used.packets, used.bytes)?;
-                for (tokens, stats) in bands {
-                    write!(f, "\t{tokens}\t{}\t{}", stats.packets, stats.bytes)?;
-                }
-                writeln!(f)
-            }
-            Note::Group(GroupNote { bridge, entry: None }) => writeln!(f, "groups\t{bridge}"),
-            Note::Group(GroupNote { bridge, entry: Some(entry) }) => {
-                let McastEntry { vlan, group, port, seen_ms } = entry;
-                let age = seen_ms.map_or("-".to_string(), |age_ms| age_ms.to_string());
-                let group = group.map_or("-\t-".to_string(), |(ip, protocol)| format!("{ip}\t{protocol}"));
-                writeln!(f, "group\t{bridge}\t{vlan}\t{port}\t{age}\t{group}")
-            }
+            Note::Meter(meter) => meter.fmt(f),
+            Note::Group(group) => group.fmt(f),
             Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
         }
     }
@@ -160,9 +146,6 @@ impl Note {
         let mut fields = line.split('\t');
         let word = fields.next().unwrap_or_default();
         let mut text = || fields.next().filter(|text| !text.is_empty()).ok_or(());
-        fn number<T: std::str::FromStr>(text: &str) -> Result<T, ()> {
-            text.parse().map_err(drop)
-        }
         Ok(Some(match word {
             "datapath" => {
                 let name = text()?.to_string();
@@ -215,26 +198,9 @@ impl Note {
                 left_ms: number(text()?)?,
                 is_asked: text()? != "0",
             }),
-            "meter" => {
-                let (bridge, id, age_us) = (text()?.to_string(), number(text()?)?, number(text()?)?);
-                let used = MeterBandStats { packets: number(text()?)?, bytes: number(text()?)? };
-                let mut bands = Vec::new();
-                while let Ok(tokens) = text() {
-                    let stats = MeterBandStats { packets: number(text()?)?, bytes: number(text()?)? };
-                    bands.push((number(tokens)?, stats));
-                }
-                Note::Meter(MeterNote { bridge, id, levels: MeterLevels { age_us, used, bands } })
-            }
+            "meter" => Note::Meter(MeterNote::parse(&mut text)?),
             "groups" => Note::Group(GroupNote { bridge: text()?.to_string(), entry: None }),
-            "group" => {
-                let (bridge, vlan, port) = (text()?.to_string(), number(text()?)?, text()?.to_string());
-                let age = text()?;
-                let seen_ms = if age == "-" { None } else { Some(number(age)?) };
-                let (group, protocol) = (text()?, text()?);
-                let known = Protocol::ALL.into_iter().find(|known| known.to_string() == protocol);
-                let group = if group == "-" { None } else { Some((number(group)?, known.ok_or(())?)) };
-                Note::Group(GroupNote { bridge, entry: Some(McastEntry { vlan, group, port, seen_ms }) })
-            }
+            GROUP | GROUP_GONE => Note::Group(GroupNote::parse(word, &mut text)?),
             "failed" => Note::Failed(text()?.to_string()),
             _ => return Ok(None),
         }))
@@ -387,15 +353,6 @@ mod tests {
             number: DpPort(n),
             queues,
         };
-        let group = |group, seen_ms| {
-            let entry = McastEntry { vlan: 7, group, port: "p1".to_string(), seen_ms };
-            Note::Group(GroupNote { bridge: "br0".to_string(), entry: Some(entry) })
-        };
-        let counts = |packets| MeterBandStats { packets, bytes: packets * 60 };
-        let meter = |bands| {
-            let levels = MeterLevels { age_us: 1500, used: counts(9), bands };
-            Note::Meter(MeterNote { bridge: "br0".to_string(), id: 0xffff_fffd, levels })
-        };
         let mut notes = vec![Note::Datapath("netdev@ovs-netdev".to_string(), 0xfedc_ba98_7654_3210)];
         for n in 0..200 {
             notes.push(Note::Port(port(n, vec![queue("growing 7 16390 1024 vnet_hdr"), queue("tap")])));
@@ -444,12 +401,6 @@ mod tests {
                 left_ms: 17,
                 is_asked: true,
             }),
-            meter(Vec::new()),
-            meter(vec![(-7, counts(3)), (1 << 40, counts(0))]),
-            Note::Group(GroupNote { bridge: "br0".to_string(), entry: None }),
-            group(Some(("::ffff:239.1.2.3".parse().unwrap(), Protocol::IgmpV3)), Some(1234)),
-            group(Some(("ff05::1".parse().unwrap(), Protocol::MldV1)), None),
-            group(None, Some(0)),
             Note::Failed("two\twords\n".to_string()),
         ]);
         let sent = shown(&notes);
@@ -492,8 +443,6 @@ mod tests {
             "listener\tx",
             "place\tx\t1\t2",
             "flow\td\t1\t0\t0",
-            "meter\tbr0\t1\t2\t3\t4\t5\t6",
-            "group\tbr0\t1\tp1\t-\tff05::1\tIGMPv9",
         ] {
             assert!(read(text).is_err(), "{text}");
         }

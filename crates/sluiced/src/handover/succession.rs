@@ -225,7 +225,12 @@ impl Succession {
                 }
             }
             Note::Meter(meter) => self.meters.push(meter),
-            Note::Group(group) => self.groups.push(group),
+            Note::Group(group) => {
+                if group.entry.is_none() {
+                    self.groups.retain(|of| of.bridge != group.bridge);
+                }
+                self.groups.push(group);
+            }
             Note::Neighbour(neighbour) => routing.inherit_neighbour(&neighbour),
             Note::Client(client) => self.clients.push(client),
             Note::Change(bytes) => {

@@ -182,9 +182,11 @@ impl SavedBridge {
             lines::GROUP_GONE => {
                 let id = rest.parse().ok()?;
                 self.groups.remove(&id);
+                self.group_counts.remove(&id);
                 self.note(|c| c.groups.insert(id));
             }
             lines::GROUPS_GONE => {
+                self.group_counts.clear();
                 let gone = std::mem::take(&mut self.groups);
                 self.changes.iter_mut().for_each(|c| c.groups.extend(gone.keys()));
             }

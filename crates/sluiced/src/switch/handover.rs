@@ -15,8 +15,8 @@ use dpif::{CtExport, CtImported, DpifOp, OpResult, PmdId};
 use dpif_netdev::{MeterLevels, QueuePlace};
 use flow::{DpPort, FlowKey, Ufid};
 use ofproto::backer::Backer;
-use ofproto::ids::BridgeId;
-use ofproto::mcast::{McastEntry, McastPlace};
+use ofproto::ids::{BridgeId, BundleId};
+use ofproto::mcast::{McastEntry, McastPlace, McastStep};
 use ofproto::ukey::Walk;
 use ofproto::upcall;
 use ofproto::view::BridgeView;
@@ -24,7 +24,7 @@ use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 use sync::{Ordering, lock};
 
@@ -104,23 +104,31 @@ pub(crate) struct GroupWalk {
 }
 
 impl GroupWalk {
-    /// The next groups; fewer than [`GROUPS_AT_ONCE`]: there are no more for now.
-    pub(crate) fn next(&mut self) -> Vec<GroupNote> {
+    /// The next groups, and whether there are no more for now.
+    pub(crate) fn next(&mut self) -> (Vec<GroupNote>, bool) {
         let view = self.backer.view();
-        let Some(bridge) = view.bridge(self.id) else { return Vec::new() };
-        let Some(groups) = &bridge.mcast else { return Vec::new() };
-        let (is_anew, entries, place) = lock(groups).since(self.place, GROUPS_AT_ONCE);
+        let Some((bridge, groups)) = view.bridge(self.id).and_then(|b| Some((b, b.mcast.as_ref()?))) else {
+            return (Vec::new(), true);
+        };
+        let McastStep { is_anew, entries, is_last, place } = lock(groups).since(self.place, GROUPS_AT_ONCE);
         self.place = place;
         let now_ms = sys::clock::monotonic_ms();
         let of = |entry| GroupNote { bridge: self.bridge.clone(), entry };
-        let name = |id| bridge.ports.bundles.get(&id).map(|bundle| bundle.name.to_string());
-        let aged = |entry| by_age(entry, now_ms);
-        let entries = entries.into_iter().filter_map(|entry| aged(entry).map(name));
-        is_anew.then(|| of(None)).into_iter().chain(entries.map(|entry| of(Some(entry)))).collect()
+        let named = |entry: McastEntry<BundleId>| {
+            let is_alone = entry.is_alone();
+            by_age(entry, now_ms).map(|id| {
+                let bundle = bridge.ports.bundles.get(&id);
+                // The port that began a group may be gone.
+                let name = bundle.map(|bundle| bundle.name.to_string());
+                name.or(is_alone.then(|| "-".to_string())).filter(|name| !name.contains(char::is_control))
+            })
+        };
+        let notes = entries.into_iter().filter_map(|entry| Some(of(Some(named(entry)?))));
+        (is_anew.then(|| of(None)).into_iter().chain(notes).collect(), is_last)
     }
 }
 
-/// The same with the age in place of the time, or the time in place of the age.
+/// An entry with the age in place of the time, or the time in place of the age.
 fn by_age<P>(entry: McastEntry<P>, now_ms: u64) -> McastEntry<P> {
     McastEntry { seen_ms: entry.seen_ms.map(|seen_ms| now_ms.saturating_sub(seen_ms)), ..entry }
 }
@@ -187,6 +195,12 @@ pub(super) struct LastCounters {
     left: VecDeque<(String, Counted)>,
 }
 
+impl LastCounters {
+    fn are_pending(&self) -> bool {
+        self.receiver.is_some() || !self.left.is_empty()
+    }
+}
+
 impl Switch {
     /// Lends the ports of all datapaths to a successor; `None`: not yet, ask again soon.
     ///
@@ -195,6 +209,9 @@ impl Switch {
     pub(crate) fn lend(&self) -> Result<Option<Vec<LentDatapath>>, String> {
         if !self.applied_once {
             return Err("the configuration is not in force yet".to_string());
+        }
+        if self.last_counters.are_pending() {
+            return Ok(None);
         }
         let mut lent = Vec::new();
         for instance in self.instances.all() {
@@ -292,7 +309,7 @@ impl Switch {
         self.instances.iter().flat_map(of_instance).collect()
     }
 
-    /// Takes multicast groups of the other process, in their order. Those of ports that are no more are left out.
+    /// Takes multicast groups of the other process, in their order, without members of ports that are no more.
     pub(crate) fn inherit_groups(&self, notes: Vec<GroupNote>) {
         let now_ms = sys::clock::monotonic_ms();
         let mut of_bridges: BTreeMap<String, Vec<Option<McastEntry<String>>>> = BTreeMap::new();
@@ -305,16 +322,18 @@ impl Switch {
             let bundles: BTreeMap<_, _> =
                 bridge.ports.bundles.iter().map(|(id, bundle)| (bundle.name.as_str(), *id)).collect();
             let begin = entries.iter().rposition(Option::is_none);
-            if begin.is_some() {
-                instance.backer.flush_mcast(&bridge);
-            }
             let (mut groups, mut changes) = (lock(groups), Vec::new());
+            let is_flushed = begin.is_some() && groups.flush();
             for entry in entries.into_iter().skip(begin.unwrap_or(0)).flatten() {
-                if let Some(entry) = entry.map(|port| bundles.get(port.as_str()).copied()) {
+                let none = entry.is_alone().then_some(BundleId::NONE);
+                if let Some(entry) = entry.map(|port| bundles.get(port.as_str()).copied().or(none)) {
                     groups.restore(&by_age(entry, now_ms), &mut changes);
                 }
             }
             drop(groups);
+            if is_flushed {
+                instance.backer.bump_epoch();
+            }
             instance.backer.mcast_changed(bridge.id, &changes);
         }
     }
@@ -495,9 +514,13 @@ impl Switch {
     /// Adds the last counters of the other process; returns whether more are left for the next turn.
     pub(super) fn add_last_counters(&mut self) -> bool {
         let LastCounters { receiver, left } = &mut self.last_counters;
-        if let Some(counted) = receiver.as_ref().and_then(|receiver| receiver.try_recv().ok()) {
-            left.extend(counted);
-            *receiver = None;
+        match receiver.as_ref().map(Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) | None => {}
+            // Without an answer its thread has told why.
+            Some(counted) => {
+                left.extend(counted.unwrap_or_default());
+                *receiver = None;
+            }
         }
         let Some((name, Counted { rules, groups })) = left.front_mut() else { return receiver.is_some() };
         if let Some((_, bridge)) = self.instances.bridge(name) {

@@ -128,7 +128,7 @@ pub(crate) fn pings(from: &Netns, interval: &str, to: IpAddr) -> Pings {
     Pings::start(from, &["-i", interval, &to.to_string()]).unwrap()
 }
 
-/// Ends pings; those up to the latest one answered, and `count` at least, must have exactly one reply each.
+/// Ends pings; those up to one behind the latest answered, and `count` at least, must have exactly one reply each.
 pub(crate) fn answered(pings: Pings, count: u32) {
     pings.answered(count, LIMIT).unwrap();
 }
