@@ -111,7 +111,7 @@ impl McastTable {
             Some((*order, entry(*key, group.protocol, *bundle, Some(seen_ms))))
         });
         let mut all: Vec<_> = members.take(max).collect();
-        // Others from behind the last of so many members come in a later step.
+        // Where members fill the step, others behind the last of them come in a later one.
         let to = all.last().filter(|_| all.len() == max).map_or(u64::MAX, |(order, _)| *order);
         // Where the last reporter is a member, the group gets its place in the order with it.
         let alone = self.by_join.range(from..to).filter_map(|(order, key)| {

@@ -2,7 +2,7 @@
 //!
 //! A reader skips lines with an unknown word and fields beyond the known ones: those of a later version.
 
-use super::entries::{GROUP, GROUP_GONE, number};
+use super::entries::{self, GROUP, GROUP_GONE, number, put_group, put_meter};
 use crate::link_protocols::SavedSession;
 use crate::openflow::{BridgeText, LentClient};
 use crate::routing::TunnelSettings;
@@ -125,8 +125,8 @@ impl fmt::Display for Note {
             Note::Neighbour(Neighbour { bridge, ip, mac, left_ms, is_asked }) => {
                 writeln!(f, "neighbour\t{bridge}\t{ip}\t{mac}\t{left_ms}\t{}", u8::from(*is_asked))
             }
-            Note::Meter(meter) => meter.fmt(f),
-            Note::Group(group) => group.fmt(f),
+            Note::Meter(meter) => put_meter(f, meter),
+            Note::Group(group) => put_group(f, group),
             Note::Failed(why) => writeln!(f, "failed\t{}", why.replace(['\t', '\n'], " ")),
         }
     }
@@ -198,9 +198,9 @@ impl Note {
                 left_ms: number(text()?)?,
                 is_asked: text()? != "0",
             }),
-            "meter" => Note::Meter(MeterNote::parse(&mut text)?),
+            "meter" => Note::Meter(entries::meter(&mut text)?),
             "groups" => Note::Group(GroupNote { bridge: text()?.to_string(), entry: None }),
-            GROUP | GROUP_GONE => Note::Group(GroupNote::parse(word, &mut text)?),
+            GROUP | GROUP_GONE => Note::Group(entries::group(word, &mut text)?),
             "failed" => Note::Failed(text()?.to_string()),
             _ => return Ok(None),
         }))
