@@ -5,10 +5,11 @@
 //!   starts it, lends its receive queues,
 //!   states of link protocols ────────────▶   reads the database, the state file; opens bridges and ports
 //!   forwards, answers controllers            ◀─ ready
-//!   tracked connections, keys of flows ──▶   tracks them; translates the keys and installs the flows
+//!   tracked connections, multicast groups,
+//!   keys of flows ───────────────────────▶   has them; translates the keys and installs the flows
 //!                                            ◀─ warm
 //!   stops receiving; places of the queues,
-//!   changes of state since ──────────────▶   follows the changes, receives from these places
+//!   levels of meters, changes since ─────▶   follows the changes, receives from these places
 //!                                            ◀─ forwarding
 //!   OpenFlow connections,
 //!   last counters, the end ──────────────▶   takes the role: database, sockets, controllers, pid file

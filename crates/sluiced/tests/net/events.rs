@@ -2,7 +2,7 @@
 
 use crate::helpers::{LIMIT, PYTHON, SLUICED, on_kernel, ping_all, require_userspace, spec, switch, vsctl};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use testkit::{Cmd, Daemon, Netns, Topology, patience, require_netns, require_programs, wait_for};
@@ -75,7 +75,12 @@ impl Listener {
         match self.stream.read(&mut buf) {
             Ok(0) => self.ended = true,
             Ok(n) => self.decoder.push(&buf[..n]),
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            // A read with a timeout is interrupted, not restarted.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
             Err(e) => panic!("{e}"),
         }
         while let Some(record) = self.decoder.next().unwrap() {

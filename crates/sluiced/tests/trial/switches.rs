@@ -286,6 +286,7 @@ impl Control {
             let n = match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(Gone::Ended),
                 Ok(n) => n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(Gone::by(&e)),
             };
             self.unread.extend(&chunk[..n]);

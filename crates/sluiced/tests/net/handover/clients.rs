@@ -1,6 +1,6 @@
 //! OpenFlow connections pass to the successor: no peer connects anew, and each goes on where it was.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -51,7 +51,12 @@ impl<S: Read + Write> Client<S> {
                     }
                 }
             }
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            // A read with a timeout is interrupted, not restarted.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
             Err(e) => panic!("{e}"),
         }
     }
