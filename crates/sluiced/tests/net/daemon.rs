@@ -543,6 +543,9 @@ fn the_embedded_database_answers_as_ovsdb_server() {
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
     let (own, extra) = (format!("punix:{}", path("db.sock")), format!("punix:{}", path("x.sock")));
     let managers = "db:Open_vSwitch,Open_vSwitch,manager_options\n";
+    // It comes after the control socket of the switch.
+    let pid_file = dir.join("ovsdb-server.pid");
+    wait_for(LIMIT, "the pid file of the database server", || pid_file.exists()).unwrap();
     // Answers of ovsdb-server 3.1, except to commands that would detach the switch's database.
     for (words, expected) in [
         ("version", Ok("ovsdb-server (Open vSwitch) 3.5.4\n".to_string())),
@@ -589,7 +592,7 @@ fn the_embedded_database_answers_as_ovsdb_server() {
         .unwrap();
     assert!(!list("x.sock").unwrap().status.success());
     daemon.stop().unwrap();
-    assert!(!dir.join("ovsdb-server.pid").exists());
+    assert!(!pid_file.exists());
 }
 
 #[test]
