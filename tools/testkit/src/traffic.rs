@@ -201,7 +201,7 @@ pub struct Iperf3Report {
 }
 
 /// Further tries to connect to an iperf3 server, and the pause before each.
-const CONNECT_TRIES: u32 = 5;
+const CONNECT_TRIES: u32 = 25;
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Sends to an iperf3 server, to the end.
@@ -222,9 +222,11 @@ pub fn iperf3_client(from: &Netns, server: IpAddr, options: &Iperf3Options) -> R
     let limit = Duration::from_secs(u64::from(options.time_s) + 20);
     let cmd = cmd.args(&options.more).limit(limit);
     let mut out = cmd.output()?;
-    // A server opens its socket anew after some tests, and so resets a client that connects just then.
+    // A server opens its socket anew after some tests, and so resets a client that connects just then; and it ends a
+    // test only after its client has.
+    let not_yet = ["unable to connect to server: Connection re", "the server is busy running a test"];
     let mut tries = CONNECT_TRIES;
-    while tries > 0 && out.stdout.contains("unable to connect to server: Connection re") {
+    while tries > 0 && not_yet.iter().any(|why| out.stdout.contains(why)) {
         tries -= 1;
         std::thread::sleep(CONNECT_PAUSE);
         out = cmd.output()?;

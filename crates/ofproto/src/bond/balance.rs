@@ -42,15 +42,15 @@ impl State {
             if difference < to.bytes >> 5 || difference < LEAST_DIFFERENCE {
                 break;
             }
-            match self.movable(from, to) {
-                Some(n) => {
-                    // The hash value is not moved twice.
-                    let hash = from.hashes.remove(n);
-                    self.shift(hash, from, to);
-                    loads.sort_by_key(|load| std::cmp::Reverse(load.bytes));
-                }
-                None => drop(loads.remove(0)),
+            let hashes = self.movable(from, to);
+            if hashes.is_empty() {
+                loads.remove(0);
+                continue;
             }
+            // No hash value is moved twice.
+            from.hashes.retain(|hash| !hashes.contains(hash));
+            hashes.into_iter().for_each(|hash| self.shift(hash, from, to));
+            loads.sort_by_key(|load| std::cmp::Reverse(load.bytes));
         }
         for bucket in self.buckets.iter_mut().flat_map(|buckets| buckets.iter_mut()) {
             bucket.bytes /= 2;
@@ -79,17 +79,32 @@ impl State {
         self.buckets.as_ref().map_or(0, |buckets| buckets[hash].bytes)
     }
 
-    /// The first hash value whose move brings both members closer by a tenth of their distance to the middle.
-    fn movable(&self, from: &Load, to: &Load) -> Option<usize> {
+    /// The hash values whose move brings both members closer to their middle, by a tenth of its distance at least.
+    ///
+    /// As in OVS 3.5, the heaviest that fit go first, until less than a tenth of the distance is left. If those are too
+    /// light, one goes that exceeds the middle; OVS moves that only if there are no lighter ones.
+    fn movable(&self, from: &Load, to: &Load) -> Vec<usize> {
         if from.hashes.len() < 2 {
-            return None;
+            return Vec::new();
         }
-        let middle = (from.bytes - to.bytes) / 2 + to.bytes;
-        from.hashes.iter().position(|hash| {
-            let moved = self.bytes_of(*hash);
-            let lower = (from.bytes.saturating_sub(moved)).min(to.bytes.saturating_add(moved));
-            lower > to.bytes && lower - to.bytes >= (middle - to.bytes) / 10
-        })
+        let distance = (from.bytes - to.bytes) / 2;
+        let least = distance / 10;
+        let mut by_load = from.hashes.clone();
+        by_load.sort_by_key(|hash| std::cmp::Reverse(self.bytes_of(*hash)));
+        let (mut fitting, mut moved, mut beyond) = (Vec::new(), 0u64, None);
+        for hash in by_load {
+            let bytes = self.bytes_of(hash);
+            if bytes > distance {
+                beyond = (bytes.saturating_add(least) <= 2 * distance).then_some(hash).or(beyond);
+            } else if bytes <= distance - moved {
+                fitting.push(hash);
+                moved += bytes;
+                if distance - moved < least {
+                    break;
+                }
+            }
+        }
+        if moved >= least { fitting } else { beyond.into_iter().collect() }
     }
 
     fn shift(&mut self, hash: usize, from: &mut Load, to: &mut Load) {

@@ -317,9 +317,39 @@ fn load_moves_only_where_that_helps() {
     assert_eq!(
         lines,
         [
-            "bond bond0: shift 390kB of load (with hash 0) from p1 to p2 (now carrying 292kB and 390kB load, respectively)"
+            "bond bond0: shift 292kB of load (with hash 2) from p1 to p2 (now carrying 390kB and 292kB load, respectively)"
         ]
     );
+}
+
+/// Loads of hash values at two members, and the moved ones in their order, as OVS 3.5 logs them.
+#[test]
+fn many_light_values_move_together() {
+    let all_at_one = |loads: &[u64]| loads.iter().flat_map(|kb| [*kb, 0]).collect::<Vec<_>>();
+    let light = all_at_one(&[30; 30]);
+    for (kb, moved) in [
+        (&light[..], &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26][..]),
+        (&all_at_one(&[390, 6]), &[]),
+        (&all_at_one(&[390, 20]), &[]),
+        (&all_at_one(&[390, 50]), &[2]),
+        (&all_at_one(&[500, 200, 200]), &[2, 4]),
+        (&all_at_one(&[600, 14, 12, 12]), &[2, 4, 6]),
+        (&all_at_one(&[100; 7]), &[0, 2, 4]),
+        (&all_at_one(&[300, 150, 10, 10, 10, 10]), &[2, 4, 6, 8, 10]),
+        (&[400, 300, 390, 0, 380], &[0]),
+        // One goes beyond the middle.
+        (&[400, 100, 400], &[2]),
+        (&[420, 100, 500], &[0]),
+        (&[260, 100, 250, 0, 40], &[4, 2]),
+        // OVS moves none of these.
+        (&[500, 100, 440, 0, 30], &[2]),
+    ] {
+        let bond = loaded(2, &kb.iter().map(|kb| kb * 1024).collect::<Vec<_>>());
+        let lines = bond.update(10_000, |state| state.rebalance(10_000)).lines;
+        let hash = |line: &String| line.split("hash ").nth(1)?.split(')').next()?.parse::<usize>().ok();
+        let shifted: Vec<usize> = lines.iter().filter_map(hash).collect();
+        assert_eq!(shifted, moved, "{kb:?}: {lines:?}");
+    }
 }
 
 proptest! {

@@ -67,6 +67,8 @@ struct Stream {
 }
 
 const PORT: u16 = 7777;
+/// How long the last datagrams are waited for.
+const STRAGGLERS: Duration = Duration::from_secs(5);
 
 impl Stream {
     /// Sends at that rate, in groups of a millisecond.
@@ -87,28 +89,26 @@ impl Stream {
         .unwrap();
     }
 
-    fn receive(&self, at: &Netns) {
-        at.enter(|| {
-            let socket = testkit::patient_receiver(PORT).unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-            let (mut next, mut last) = (0, Instant::now());
-            let mut bytes = [0; 64];
-            loop {
-                let Ok(8) = socket.recv(&mut bytes) else {
-                    if self.ends.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    continue;
-                };
-                let n = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-                if self.received.fetch_add(1, Ordering::Relaxed) > 0 {
-                    self.gap_us.fetch_max(last.elapsed().as_micros() as u64, Ordering::Relaxed);
+    /// Receives until all is here after the end, or nothing came for a long time.
+    fn receive(&self, socket: &UdpSocket) {
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let (mut next, mut last) = (0, Instant::now());
+        let mut bytes = [0; 64];
+        loop {
+            let Ok(8) = socket.recv(&mut bytes) else {
+                let missing = self.sent.load(Ordering::Relaxed) > self.received.load(Ordering::Relaxed);
+                if self.ends.load(Ordering::Relaxed) && (!missing || last.elapsed() > STRAGGLERS) {
+                    return;
                 }
-                self.disordered.fetch_add(u64::from(n < next), Ordering::Relaxed);
-                (next, last) = (n + 1, Instant::now());
+                continue;
+            };
+            let n = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+            if self.received.fetch_add(1, Ordering::Relaxed) > 0 {
+                self.gap_us.fetch_max(last.elapsed().as_micros() as u64, Ordering::Relaxed);
             }
-        })
-        .unwrap();
+            self.disordered.fetch_add(u64::from(n < next), Ordering::Relaxed);
+            (next, last) = (n + 1, Instant::now());
+        }
     }
 }
 
@@ -135,12 +135,10 @@ fn with_stream_to(
     during: impl FnOnce(&Stream),
 ) -> (u64, u64, u64) {
     let stream = Stream::default();
+    let socket = to.enter(|| testkit::patient_receiver(PORT)).unwrap().unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| stream.receive(to));
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(100));
-            stream.send(from, address, per_ms);
-        });
+        scope.spawn(|| stream.receive(&socket));
+        scope.spawn(|| stream.send(from, address, per_ms));
         let _ends = Ends(&stream);
         let before = || stream.received.load(Ordering::Relaxed);
         wait_for(LIMIT, "datagrams", || before() > 100 * per_ms).unwrap();
