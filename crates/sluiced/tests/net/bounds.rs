@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use testkit::{Cmd, Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, PYTHON, appctl, start, vsctl, wait_log};
+use crate::helpers::{LIMIT, PYTHON, appctl, descriptors, start, vsctl, wait_log};
 
 /// Connects to addresses, optionally sends an OpenFlow hello, and waits until all connections are closed.
 const IDLE: &str = "\
@@ -166,10 +166,6 @@ fn queue(socket: &mut dyn Socket, head: &[u8], request: &[u8]) {
             return;
         }
     }
-}
-
-fn descriptors(daemon: &Daemon) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
 }
 
 /// Processor time so far, in seconds.

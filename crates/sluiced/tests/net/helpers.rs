@@ -27,6 +27,24 @@ pub(crate) fn spec(netns: &Netns) -> DaemonSpec {
     if on_kernel() { spec } else { spec.args(["--disable-system"]) }
 }
 
+/// Open descriptors of the daemon, once their number has been the same for a while: a connection of a tool ends a little
+/// after the tool.
+pub(crate) fn descriptors(daemon: &Daemon) -> usize {
+    let count = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    let (mut last, mut equal) = (count(), 0);
+    let steady = wait_for(LIMIT, "a steady number of descriptors", || {
+        let now = count();
+        equal = if now == last { equal + 1 } else { 0 };
+        last = now;
+        equal >= STEADY_LOOKS
+    });
+    steady.unwrap();
+    last
+}
+
+/// Looks at a steady number, 10 ms apart.
+const STEADY_LOOKS: u32 = 20;
+
 /// Whether the tests are to run on the kernel's datapath (`SLUICE_DATAPATH=kernel`), not on the userspace one.
 pub(crate) fn on_kernel() -> bool {
     std::env::var_os("SLUICE_DATAPATH").is_some_and(|v| v == "kernel")

@@ -8,7 +8,7 @@ use testkit::{
 };
 use testkit::{Topology, wait_for};
 
-use crate::helpers::{LIMIT, on_kernel, switch, vsctl};
+use crate::helpers::{LIMIT, descriptors, on_kernel, switch, vsctl};
 
 /// Memory of the daemon alone, in KiB: anonymous, and of mapped rings. Its program is shared with others.
 fn memory_kib(daemon: &Daemon) -> u64 {
@@ -24,10 +24,6 @@ fn mapped_kib(line: &str) -> u64 {
     let (from, to) = line.split_whitespace().next().and_then(|range| range.split_once('-')).unwrap();
     let [from, to] = [from, to].map(|address| u64::from_str_radix(address, 16).unwrap());
     (to - from) >> 10
-}
-
-fn descriptors(daemon: &Daemon) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
 }
 
 /// Packet sockets in the namespace.

@@ -12,7 +12,9 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, SLUICED, answered, appctl, keep_flows, ping_all, pings, unreachable, vsctl};
+use crate::helpers::{
+    LIMIT, SLUICED, answered, appctl, descriptors, keep_flows, ping_all, pings, unreachable, vsctl,
+};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -413,7 +415,7 @@ fn sockets_do_not_grow_with_handlers() {
         let internal = |n: usize| format!(" -- add-port br0 i{n} -- set Interface i{n} type=internal");
         let many: String = (0..PORTS).map(internal).collect();
         vsctl(&daemon, many.trim_start_matches(" -- "));
-        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+        let descriptors = || descriptors(&daemon);
         let shown = |handlers: usize| {
             let sockets = if per_port { PORTS + 4 } else { cpus() };
             format!(" dispatch:{mode} sockets:{sockets} handlers:{handlers}\n")
@@ -477,7 +479,7 @@ fn ports_are_added_and_removed_under_upcalls() {
                     vsctl(&daemon, &format!("--timeout=120{line}"));
                 }
             };
-            let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+            let descriptors = || descriptors(&daemon);
             let before = descriptors();
             many("add-port", " -- set Interface i@ type=internal");
             let with_ports = descriptors();

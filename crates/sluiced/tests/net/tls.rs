@@ -8,7 +8,9 @@ use testkit::{
     Cmd, Daemon, Netns, Pki, RunDir, Running, Signal, patience, require_netns, require_programs, wait_for,
 };
 
-use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, spec, vsctl, vsctl_output, wait_log, wait_until};
+use crate::helpers::{
+    LIMIT, PYTHON, SLUICED, appctl, descriptors, spec, vsctl, vsctl_output, wait_log, wait_until,
+};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const OPENFLOW: &str = "ssl:127.0.0.1:6653";
@@ -420,7 +422,7 @@ fn clients_that_vanish_within_a_reply_leave_no_memory_and_no_place() {
         let all = || clients.stdout().contains("all wait");
         wait_for(LIMIT, "all replies to begin", all).unwrap_or_else(|e| panic!("{e}\n{}", clients.stderr()));
     };
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", lab.daemon.pid())).unwrap().count();
+    let descriptors = || descriptors(&lab.daemon);
     // Clients that answer no probe stay, however slow the machine is.
     vsctl(&lab.daemon, "set controller br0 inactivity_probe=0 -- set manager . inactivity_probe=0");
     let places = descriptors();
