@@ -25,6 +25,8 @@ const BRIDGE: &[&str] = &["linux-bridge"];
 /// The same program without new connections, and without tracking.
 const ALONE: &[&str] = &["sluice, no new connections"];
 const UNTRACKED: &[&str] = &["sluice, untracked"];
+/// The same program with one port in the bond's place.
+const ONE_PORT: &[&str] = &["sluice, one port"];
 /// Tolerated ratio of the delay with a hundred ports: the difference between two equal runs.
 const PORTS_TOLERANCE: f64 = 1.2;
 
@@ -92,6 +94,8 @@ const GOALS: &[(&str, Bound)] = &[
     ("delay-p99-2ports", Bound::AtMost(0.5, OVS)),
     ("delay-p50-100ports", Bound::AtMost(0.5, OVS)),
     ("delay-p99-100ports", Bound::AtMost(0.5, OVS)),
+    ("bond", Bound::AtLeast(0.95, ONE_PORT)),
+    ("bond-cost", Bound::AtMost(1.05, ONE_PORT)),
     ("idle-100ports", Bound::Below(1.0)),
     ("restart", Bound::Below(1.0)),
     ("restart-kill", Bound::Below(50.0)),

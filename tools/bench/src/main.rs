@@ -56,7 +56,7 @@ struct Options {
     /// Numbers of flows of the rate rows between hosts
     #[arg(long, value_delimiter = ',', default_values_t = [1, 1000, 100_000], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     flows: Vec<u64>,
-    /// Only these rows: pcap, setup, pipeline, ct, tunnel, rules, ovn, first, lookups, udp, afxdp, delay, tcp, udp1400, idle, restart, ablation
+    /// Only these rows: pcap, setup, pipeline, ct, tunnel, rules, ovn, first, lookups, udp, afxdp, delay, tcp, udp1400, bond, idle, restart, ablation
     #[arg(long, value_delimiter = ',', value_parser = measure::THEMES)]
     only: Vec<String>,
     /// Only these peers beside Sluice: dpdk, ovs, bridge

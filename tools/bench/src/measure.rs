@@ -12,7 +12,7 @@ use crate::rows::rules::{self, RuleSide};
 use crate::rows::{
     Effort, Runs, ablation, connections, first, idle, pcap, restart, setup, streams, tunnel, veth,
 };
-use crate::sides::{Build, Instance, Side};
+use crate::sides::{Build, Instance, Joint, Side};
 use crate::tunnels::Tunnel;
 use crate::{tunnels, works};
 use anyhow::{Result, bail};
@@ -21,9 +21,9 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 17] = [
+pub(crate) const THEMES: [&str; 18] = [
     "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "ovn", "first", "lookups", "udp", "afxdp", "delay",
-    "tcp", "udp1400", "idle", "restart", "ablation",
+    "tcp", "udp1400", "bond", "idle", "restart", "ablation",
 ];
 /// Values of `--peers`.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
@@ -62,7 +62,7 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 13] = [
+        let all: [(&[&str], &'static str, u32); 14] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 12),
@@ -73,6 +73,7 @@ impl Progress {
             (&["first"], "first packets", 16),
             (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
+            (&["bond"], "a bond between bridges", 8),
             (&["ablation"], "hosts, with parts of the switch off", 6),
             (&["delay", "idle"], "a hundred ports", 5),
             (&["restart"], "restarts", 4),
@@ -129,6 +130,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         Session::ovn,
         Session::first_packets,
         Session::between_hosts,
+        Session::bonds,
         Session::ablation_hosts,
         Session::many_ports,
         Session::restarts,
@@ -389,8 +391,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn build<'b>(&self, sluiced: &'b Path, ports: usize) -> Build<'b> {
-        Build { sluiced, cpu: self.cpus.switch, ports }
+    fn build<'b>(&self, sluiced: &'b Path, ports: usize, joint: Option<Joint>) -> Build<'b> {
+        Build { sluiced, cpu: self.cpus.switch, ports, joint }
     }
 
     /// Whether a side is asked for.
@@ -410,12 +412,17 @@ impl<'a> Session<'a> {
 
     /// The available sides; reports missing ones.
     fn instances(&self, sides: &[Side], ports: usize) -> Result<Vec<Instance>> {
+        self.joined_instances(sides, ports, None)
+    }
+
+    /// As [`Self::instances`], of one bridge or two joined ones.
+    fn joined_instances(&self, sides: &[Side], ports: usize, joint: Option<Joint>) -> Result<Vec<Instance>> {
         let mut instances = Vec::new();
         for side in sides {
             if !self.wants_side(*side) {
                 continue;
             }
-            match Instance::start(*side, &self.build(self.program(*side), ports)) {
+            match Instance::start(*side, &self.build(self.program(*side), ports, joint)) {
                 Ok(instance) => instances.push(instance),
                 Err(e) if *side == Side::Sluice => return Err(e),
                 Err(e) => skip(&side.name(), &e),
@@ -480,13 +487,28 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    fn bonds(&mut self) -> Result<()> {
+        if !self.options.wants("bond") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let sides = [Side::Sluice, Side::Before, Side::Ovs];
+        let mut instances = self.joined_instances(&sides, 2, Some(Joint::Bond))?;
+        instances.extend(self.joined_instances(&sides, 2, Some(Joint::Port))?);
+        let instances: Vec<&Instance> = instances.iter().collect();
+        let (effort, runs) = (self.effort, &mut self.runs);
+        let rows = pinned(self.cpus.generator, || veth::joined(&instances, effort, runs))?;
+        self.done(rows);
+        Ok(())
+    }
+
     fn ablation_hosts(&mut self) -> Result<()> {
         if !self.options.wants("ablation") {
             return Ok(());
         }
         self.progress.part(self.effort);
         let sluiced = self.sluiced.clone();
-        let build = self.build(&sluiced, 2);
+        let build = self.build(&sluiced, 2, None);
         let (effort, runs) = (self.effort, &mut self.runs);
         let rows = pinned(self.cpus.generator, || ablation::veth(&build, effort, runs))?;
         self.done(rows);

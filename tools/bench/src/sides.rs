@@ -10,6 +10,8 @@ use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
 
 /// The bridge of every side.
 const BRIDGE: &str = "br0";
+/// The second bridge of two that are joined.
+const JOINED: &str = "br1";
 const PORTS_A_CALL: usize = 20;
 const REACHABLE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -59,6 +61,15 @@ impl Side {
     }
 }
 
+/// Two bridges in place of one, a host at each, and what joins them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Joint {
+    /// A veth pair.
+    Port,
+    /// Two veth pairs, bonded with LACP and hashed by flow in the datapath.
+    Bond,
+}
+
 /// A way to restart a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Restart {
@@ -105,6 +116,7 @@ impl Drop for Successor {
 /// A running switch.
 pub(crate) struct Instance {
     pub(crate) side: Side,
+    joint: Option<Joint>,
     // Dropped before their namespaces. Locked for one call at a time.
     successor: Mutex<Option<Successor>>,
     daemons: Mutex<Vec<Daemon>>,
@@ -123,9 +135,21 @@ pub(crate) struct Build<'a> {
     pub(crate) cpu: usize,
     /// Number of ports, those of the two hosts included.
     pub(crate) ports: usize,
+    /// `None`: all ports have one bridge.
+    pub(crate) joint: Option<Joint>,
 }
 
 impl Instance {
+    /// Name in results.
+    pub(crate) fn name(&self) -> String {
+        let suffix = match self.joint {
+            None => "",
+            Some(Joint::Port) => ", one port",
+            Some(Joint::Bond) => ", bond",
+        };
+        self.side.name() + suffix
+    }
+
     /// Builds a switch with two hosts, and rules that match its flows up to the UDP ports.
     ///
     /// # Errors
@@ -137,7 +161,8 @@ impl Instance {
         let daemons = start_daemons(side, &net.switch, build.sluiced, Some(build.cpu))?;
         let program = if side.is_ours() { build.sluiced } else { Path::new(daemons::stock()) }.to_path_buf();
         let (successor, daemons) = (Mutex::new(None), Mutex::new(daemons));
-        let instance = Instance { side, successor, daemons, program, cpu: build.cpu, net, _idle: idle };
+        let (joint, cpu) = (build.joint, build.cpu);
+        let instance = Instance { side, joint, successor, daemons, program, cpu, net, _idle: idle };
         instance.configure(&ports)?;
         let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
         reachable(&a.netns, b.ipv4.into(), REACHABLE_LIMIT)
@@ -189,6 +214,9 @@ impl Instance {
             let types = self.ovs("ovs-vsctl", &["get", "Open_vSwitch", ".", "iface_types"], "")?;
             ensure!(types.contains("afxdp"), "the stock daemon here is built without AF_XDP");
         }
+        if let Some(joint) = self.joint {
+            return self.join(joint, ports);
+        }
         let kind = "datapath_type=netdev";
         self.ovs("ovs-vsctl", &["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, kind], "")?;
         // A call for a hundred ports may exceed a tool's timeout.
@@ -208,6 +236,36 @@ impl Instance {
              priority=200,in_port={b},udp,nw_src=10.98.0.0/16,tp_dst=5000,actions=output:{a}\n"
         );
         self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], &rules).map(drop)
+    }
+
+    /// Creates both bridges and what joins them.
+    fn join(&self, joint: Joint, ports: &[String]) -> Result<()> {
+        let count = if joint == Joint::Bond { 2 } else { 1 };
+        let wires: Vec<[String; 2]> = (0..count).map(|_| [if_name("w"), if_name("w")]).collect();
+        let mut script = String::new();
+        for [near, far] in &wires {
+            script += &format!("link add name {near} type veth peer name {far}\n");
+            for end in [near, far] {
+                script += &format!("link set dev {end} addrgenmode none up\n");
+            }
+        }
+        batch(&self.net.switch, script)?;
+        let mut words = String::new();
+        for (at, (bridge, host)) in [BRIDGE, JOINED].into_iter().zip(ports).enumerate() {
+            let ends = wires.iter().map(|wire| wire[at].as_str()).collect::<Vec<_>>().join(" ");
+            let added = match joint {
+                Joint::Port => format!("add-port {bridge} {ends}"),
+                Joint::Bond => format!("add-bond {bridge} joint{at} {ends} {BOND}"),
+            };
+            words += &format!(
+                " -- add-br {bridge} -- set bridge {bridge} datapath_type=netdev -- add-port {bridge} {host} -- {added}"
+            );
+        }
+        self.ovs("ovs-vsctl", &words.split_whitespace().collect::<Vec<_>>(), "")?;
+        if joint == Joint::Bond {
+            bonds_agree(["joint0", "joint1"], |args| self.appctl(args))?;
+        }
+        Ok(())
     }
 
     /// Replaces the rules of its bridge.
@@ -278,7 +336,10 @@ impl Instance {
 
     /// Drops so far by its own port counters; `None` for a switch without such counters.
     pub(crate) fn own_drops(&self) -> Option<u64> {
-        Some(sum_of_drops(&self.ovs("ovs-ofctl", &["dump-ports", BRIDGE], "").ok()?))
+        let bridges = if self.joint.is_some() { &[BRIDGE, JOINED][..] } else { &[BRIDGE] };
+        let drops =
+            |bridge: &&str| Some(sum_of_drops(&self.ovs("ovs-ofctl", &["dump-ports", bridge], "").ok()?));
+        bridges.iter().map(drops).sum()
     }
 
     /// Switches the offloads of all hosts and their ports.
@@ -321,6 +382,22 @@ pub(crate) fn start_daemons(
         Side::OvsTso => stock(&["other_config:userspace-tso-enable=true"]),
         Side::Bridge => Ok(Vec::new()),
     }
+}
+
+/// Settings of a bond that hashes flows in the datapath, and negotiates.
+pub(crate) const BOND: &str =
+    "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast other_config:lb-output-action=true";
+
+/// Waits until both ends of a bond have enabled both members; `appctl` asks their daemon.
+pub(crate) fn bonds_agree<const N: usize>(
+    names: [&str; N],
+    appctl: impl Fn(&[&str]) -> Result<String>,
+) -> Result<()> {
+    let agrees = |name: &&str| {
+        let shown = appctl(&["bond/show", name]).unwrap_or_default();
+        shown.contains("lacp_status: negotiated") && shown.matches(": enabled").count() >= 2
+    };
+    testkit::wait_for(REACHABLE_LIMIT, "an agreement about the bond", || names.iter().all(agrees))
 }
 
 /// Runs `ip` with a script of commands, within a namespace.

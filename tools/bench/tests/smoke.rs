@@ -10,7 +10,7 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows without further requirements, and with a line in the table.
-const ROWS: [&str; 30] = [
+const ROWS: [&str; 32] = [
     "first-p50",
     "first-deviation",
     "first-idle-lost",
@@ -32,6 +32,8 @@ const ROWS: [&str; 30] = [
     "delay-p99-2ports",
     "tcp",
     "udp1400",
+    "bond",
+    "bond-cost",
     "delay-p50-100ports",
     "delay-p99-100ports",
     "idle-100ports",

@@ -12,6 +12,10 @@ const PACED_PPS: u32 = 1000;
 /// Sides of the rows of `afxdp` ports, the measured one first.
 const AFXDP_SIDES: [Side; 4] = [Side::SluiceAfxdp, Side::OvsAfxdp, Side::Sluice, Side::Ovs];
 
+/// Flows of the row of a bond.
+const JOINED_FLOWS: u64 = 1000;
+const COST: &str = "processor time of the daemons for each frame received, sending and losing included";
+
 /// A verified run, as a sample without a value.
 pub(super) fn checked(
     instance: &Instance,
@@ -88,6 +92,26 @@ impl Twin {
     }
 }
 
+/// The maximum rate of the generator in `flows` flows: a sample of the received rate in Mpps, and the daemons' processor time
+/// in ns for each received frame.
+fn blast(
+    instance: &Instance,
+    line: &mut Line,
+    flows: u64,
+    effort: Effort,
+    runs: &mut Runs,
+) -> Result<(Sample, Option<f64>)> {
+    line.announce_sink();
+    line.blast(&Frames::new(runs.next(), flows), effort.warm_up)?;
+    let frames = Frames::new(runs.next(), flows);
+    let before = instance.cpu_ns()?;
+    let (run, mut sample) = checked(instance, line, |line| line.blast(&frames, effort.time))?;
+    let cost = (instance.cpu_ns()? - before) as f64 / run.ledger.received.max(1) as f64;
+    sample.value = Some(run.received_pps / 1e6);
+    sample.offered = Some(run.sent_pps / 1e6);
+    Ok((sample, Some(cost).filter(|_| !instance.pids().is_empty())))
+}
+
 /// Received rate of 64-byte UDP in `flows` flows, with the generator at its maximum; and the daemons'
 /// processor time per forwarded frame, which does not depend on other load. `name` begins the rows' names.
 pub(crate) fn udp_rate(
@@ -97,24 +121,13 @@ pub(crate) fn udp_rate(
     effort: Effort,
     runs: &mut Runs,
 ) -> Result<Vec<Row>> {
-    let all = twin(instances, effort, |instance, line| {
-        line.announce_sink();
-        line.blast(&Frames::new(runs.next(), flows), effort.warm_up)?;
-        let frames = Frames::new(runs.next(), flows);
-        let before = instance.cpu_ns()?;
-        let (run, mut sample) = checked(instance, line, |line| line.blast(&frames, effort.time))?;
-        let cost = (instance.cpu_ns()? - before) as f64 / run.ledger.received.max(1) as f64;
-        sample.value = Some(run.received_pps / 1e6);
-        sample.offered = Some(run.sent_pps / 1e6);
-        Ok((sample, Some(cost).filter(|_| !instance.pids().is_empty())))
-    })?;
-    let cost = "processor time of the daemons for each frame received, sending and losing included";
+    let all = twin(instances, effort, |instance, line| blast(instance, line, flows, effort, runs))?;
     let rows = |name: String, ports: &str, sides: &[Side]| {
         let title = |what| format!("{ports}, 64-byte UDP, rules of L4, {flows} flow(s), {what}");
         let daemons: Vec<Side> = sides.iter().copied().filter(|s| *s != Side::Bridge).collect();
         [
             Row { id: name.clone(), title: title("received"), unit: "Mpps", sides: all.of(false, sides) },
-            Row { id: format!("{name}-cost"), title: title(cost), unit: "ns", sides: all.of(true, &daemons) },
+            Row { id: format!("{name}-cost"), title: title(COST), unit: "ns", sides: all.of(true, &daemons) },
         ]
     };
     let mut out = Vec::new();
@@ -125,6 +138,20 @@ pub(crate) fn udp_rate(
         out.extend(rows(format!("afxdp-{name}-{flows}"), "veth → veth on afxdp ports", &sides));
     }
     Ok(out)
+}
+
+/// Received rate of 64-byte UDP across two joined bridges, and the daemons' processor time per forwarded frame.
+pub(crate) fn joined(instances: &[&Instance], effort: Effort, runs: &mut Runs) -> Result<Vec<Row>> {
+    let all = twin(instances, effort, |instance, line| blast(instance, line, JOINED_FLOWS, effort, runs))?;
+    let row = |suffix: &str, what: &str, unit, sides| Row {
+        id: format!("bond{suffix}"),
+        title: format!(
+            "veth → bridge → bond of two veths → bridge → veth, 64-byte UDP, {JOINED_FLOWS} flows, {what}"
+        ),
+        unit,
+        sides,
+    };
+    Ok(vec![row("", "received", "Mpps", all.first), row("-cost", COST, "ns", all.second)])
 }
 
 /// One-way delay of single frames: a row for the median and one for the 99th percentile.
@@ -163,5 +190,5 @@ pub(super) fn open_lines<'a>(instances: &[&'a Instance]) -> Result<Vec<(&'a Inst
 }
 
 pub(super) fn name_of((instance, _): &(&Instance, Line)) -> String {
-    instance.side.name()
+    instance.name()
 }
