@@ -5,7 +5,7 @@ use crate::daemons::{absolute, find_sluiced, skip, stock_dpdk};
 use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
-use crate::overlay::Overlay;
+use crate::overlay::{Design, Overlay};
 use crate::report::Row;
 use crate::rows::ovn::{self, Size};
 use crate::rows::rules::{self, RuleSide};
@@ -66,7 +66,7 @@ impl Progress {
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 12),
-            (&["tunnel"], "tunnels", 11),
+            (&["tunnel"], "tunnels", 15),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
             (&["ovn"], "rules of OVN at scale", 20),
@@ -320,18 +320,19 @@ impl<'a> Session<'a> {
         if !testkit::programs_or_skip("the row of TCP across an overlay", &["iperf3"]) {
             return Ok(());
         }
-        let mut overlays = Vec::new();
-        for side in [Side::Sluice, Side::Before, Side::Ovs, Side::OvsTso, Side::Bridge] {
-            if !self.wants_side(side) {
-                continue;
+        // The kernel alone is no overlay host here.
+        let sides = [Side::Sluice, Side::Before, Side::Ovs, Side::OvsTso, Side::Bridge];
+        for (design, sides) in [(Design::Tunnel, &sides[..]), (Design::Host, &sides[..4])] {
+            let mut overlays = Vec::new();
+            for side in sides.iter().copied().filter(|side| self.wants_side(*side)) {
+                match Overlay::start(side, self.program(side), design) {
+                    Ok(overlay) => overlays.push(overlay),
+                    Err(e) if side == Side::Sluice => return Err(e),
+                    Err(e) => skip(&side.name(), &e),
+                }
             }
-            match Overlay::start(side, self.program(side)) {
-                Ok(overlay) => overlays.push(overlay),
-                Err(e) if side == Side::Sluice => return Err(e),
-                Err(e) => skip(&side.name(), &e),
-            }
+            self.done([tunnel::tcp(&overlays, design, self.effort)]);
         }
-        self.done([tunnel::tcp(&overlays, self.effort)]);
         Ok(())
     }
 

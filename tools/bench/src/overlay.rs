@@ -1,14 +1,15 @@
 //! Two switches of one side on this machine, a host behind each, joined by a veth pair and a VXLAN tunnel over it.
 //!
 //! Userspace switches have the bridges of the rows of tunnels: `br0` with the host and the tunnel port, the underlay
-//! with the veth and the outer address. The kernel has a bridge with its own vxlan device.
+//! with the veth and the outer address. The kernel has a bridge with its own vxlan device. As overlay hosts, they have a bond
+//! below, BFD in the tunnel, access lists and NAT above.
 
 use crate::daemons;
 use crate::lab::BRIDGE;
 use crate::pmdstats::{Count, PortCounts, counts_of_port, datapath_drops, full_rings};
-use crate::sides::{Side, batch, start_daemons};
+use crate::sides::{BOND, Side, batch, bonds_agree, start_daemons};
 use crate::tunnels::{NAME, TUNNEL, UNDERLAY, VNI, VXLAN_PORT};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use netdev::link;
 use std::path::Path;
 use std::time::Duration;
@@ -19,14 +20,29 @@ const INNER_MTU: u32 = 1450;
 /// Outer addresses.
 const ADDRESSES: [&str; 2] = ["172.31.2.1", "172.31.2.2"];
 const LIMIT: Duration = Duration::from_secs(10);
+/// Address of the first host for the other one, after translation.
+const NAT: &str = "10.0.0.100";
+/// OpenFlow number of the port of a host.
+const HOST: u32 = 1;
+/// Settings of BFD: sessions that a busy machine does not end.
+const BFD: &str = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200 bfd:mult=50";
+
+/// Parts of both switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Design {
+    /// A tunnel over a veth pair, without rules.
+    Tunnel,
+    /// An overlay host: a bond with LACP below the tunnel, BFD in it, a tracked access list above, and source NAT at the first.
+    Host,
+}
 
 /// One of the two switches.
 struct End {
     // Dropped before their namespace.
     daemons: Vec<Daemon>,
     net: Topology,
-    /// Its end of the underlay.
-    uplink: String,
+    /// Its ends of the underlay.
+    uplinks: Vec<String>,
 }
 
 /// Two running switches.
@@ -69,8 +85,8 @@ impl End {
     }
 
     /// Connects the host, the tunnel and the underlay.
-    fn configure(&self, local: &str, remote: &str) -> Result<()> {
-        let (switch, uplink, port) = (&self.net.switch, &self.uplink, &self.host()?.port);
+    fn configure(&self, design: Design, local: &str, remote: &str) -> Result<()> {
+        let (switch, uplink, port) = (&self.net.switch, self.uplinks.join(" "), &self.host()?.port);
         if self.daemons.is_empty() {
             let script = format!(
                 "addr add {local}/24 dev {uplink}\n\
@@ -84,11 +100,16 @@ impl End {
         }
         // Devices of bridges do not solicit routers.
         switch.run("sysctl", &["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"])?;
+        let (below, inside) = match design {
+            Design::Tunnel => (format!("add-port {UNDERLAY} {uplink}"), ""),
+            Design::Host => (format!("add-bond {UNDERLAY} bond0 {uplink} {BOND}"), BFD),
+        };
         let script = format!(
-            "add-br {UNDERLAY} -- set bridge {UNDERLAY} datapath_type=netdev -- add-port {UNDERLAY} {uplink} \
-             -- add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev -- add-port {BRIDGE} {port} \
+            "add-br {UNDERLAY} -- set bridge {UNDERLAY} datapath_type=netdev -- {below} \
+             -- add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev \
+             -- add-port {BRIDGE} {port} -- set Interface {port} ofport_request={HOST} \
              -- add-port {BRIDGE} {NAME} -- set Interface {NAME} type=vxlan ofport_request={TUNNEL} \
-             options:remote_ip={remote} options:key={VNI}"
+             options:remote_ip={remote} options:key={VNI} {inside}"
         );
         self.ovs("ovs-vsctl", &script.split_whitespace().collect::<Vec<_>>())?;
         let exists = || switch.ip(&format!("link show dev {UNDERLAY}")).is_ok();
@@ -97,6 +118,26 @@ impl End {
         switch.up(BRIDGE)?;
         switch.up(UNDERLAY)?;
         switch.add_addr(UNDERLAY, &format!("{local}/24"))
+    }
+
+    /// Connections that begin at port `begin` are tracked, and translated to `source`; no others pass.
+    fn protect(&self, begin: u32, source: Option<&str>) -> Result<()> {
+        let (nat, end) = (source.map_or("", |_| "nat,"), HOST + TUNNEL - begin);
+        let to = source.map_or_else(String::new, |source| format!(",nat(src={source})"));
+        let rules = format!(
+            "priority=90,ip,actions=ct({nat}zone=7,table=1)\n\
+             priority=0,actions=NORMAL\n\
+             table=1,ct_state=+new+trk,ip,in_port={begin},actions=ct(commit,zone=7{to}),output:{end}\n\
+             table=1,ct_state=+est+trk,ip,in_port={begin},actions=output:{end}\n\
+             table=1,ct_state=+est+trk,ip,in_port={end},actions=output:{begin}\n"
+        );
+        let daemon = self.daemons.first().context("no daemon")?;
+        let replace = ["-OOpenFlow13", "replace-flows", BRIDGE, "-"];
+        daemon.tool("ovs-ofctl").args(replace).input(rules).run().map(drop)
+    }
+
+    fn appctl(&self, args: &[&str]) -> Result<String> {
+        daemons::appctl(self.daemons.first().context("no daemon")?, "ovs-vswitchd", args)
     }
 
     /// Counters of the tunnel port; drops of the datapath.
@@ -110,8 +151,7 @@ impl End {
         }
         let ports = self.ovs("ovs-ofctl", &["dump-ports", BRIDGE])?;
         let counts = counts_of_port(&ports, TUNNEL).context("dump-ports shows no tunnel port")?;
-        let daemon = self.daemons.first().context("no daemon")?;
-        let coverage = daemons::appctl(daemon, "ovs-vswitchd", &["coverage/show"])?;
+        let coverage = self.appctl(&["coverage/show"])?;
         let full_rings = full_rings(&coverage);
         Ok((counts, Drops { full_rings, others: datapath_drops(&coverage) - full_rings }))
     }
@@ -120,7 +160,7 @@ impl End {
         let host = self.host()?;
         host.netns.set_offloads(&host.dev, on)?;
         self.net.switch.set_offloads(&host.port, on)?;
-        self.net.switch.set_offloads(&self.uplink, on)
+        self.uplinks.iter().try_for_each(|uplink| self.net.switch.set_offloads(uplink, on))
     }
 }
 
@@ -129,22 +169,39 @@ impl Overlay {
     ///
     /// # Errors
     /// If the machine lacks a requirement, or the hosts cannot reach each other.
-    pub(crate) fn start(side: Side, sluiced: &Path) -> Result<Overlay> {
-        let nets = [network(1)?, network(2)?];
-        let (left, right) = veth(&nets[0].switch, &nets[1].switch)?;
-        let [a, b] = nets;
-        let end = |net: Topology, uplink: String| {
-            net.switch.up(&uplink)?;
+    pub(crate) fn start(side: Side, sluiced: &Path, design: Design) -> Result<Overlay> {
+        let [a, b] = [network(1)?, network(2)?];
+        let wires = (0..if design == Design::Host { 2 } else { 1 }).map(|_| veth(&a.switch, &b.switch));
+        let (left, right) = wires.collect::<Result<(Vec<_>, Vec<_>)>>()?;
+        let end = |net: Topology, uplinks: Vec<String>| {
+            uplinks.iter().try_for_each(|uplink| net.switch.up(uplink))?;
             let daemons = start_daemons(side, &net.switch, sluiced, None)?;
-            Ok::<_, anyhow::Error>(End { daemons, net, uplink })
+            Ok::<_, anyhow::Error>(End { daemons, net, uplinks })
         };
         let overlay = Overlay { side, ends: [end(a, left)?, end(b, right)?] };
         let [a, b] = &overlay.ends;
-        a.configure(ADDRESSES[0], ADDRESSES[1])?;
-        b.configure(ADDRESSES[1], ADDRESSES[0])?;
+        a.configure(design, ADDRESSES[0], ADDRESSES[1])?;
+        b.configure(design, ADDRESSES[1], ADDRESSES[0])?;
         let [from, to] = overlay.hosts()?;
+        if design == Design::Host {
+            from.netns.add_addr("lo", &format!("{NAT}/32"))?;
+            a.protect(HOST, Some(NAT))?;
+            b.protect(TUNNEL, None)?;
+            for end in [a, b] {
+                bonds_agree(["bond0"], |args| end.appctl(args))?;
+                let is_up = || {
+                    end.appctl(&["bfd/show", NAME])
+                        .is_ok_and(|shown| shown.contains("Local Session State: up"))
+                };
+                wait_for(LIMIT, "the session of BFD", is_up)?;
+            }
+        }
         reachable(&from.netns, to.ipv4.into(), LIMIT)
             .with_context(|| format!("{}: hosts do not reach each other", overlay.name()))?;
+        if design == Design::Host {
+            let tracked = a.appctl(&["dpctl/dump-conntrack"])?;
+            ensure!(tracked.contains(&format!("dst={NAT}")), "no connection is translated: {tracked}");
+        }
         Ok(overlay)
     }
 

@@ -10,7 +10,7 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows without further requirements, and with a line in the table.
-const ROWS: [&str; 32] = [
+const ROWS: [&str; 33] = [
     "first-p50",
     "first-deviation",
     "first-idle-lost",
@@ -41,6 +41,7 @@ const ROWS: [&str; 32] = [
     "tunnel-push",
     "tunnel-pop",
     "tunnel-tcp",
+    "tunnel-host",
     "restart",
     "restart-kill",
 ];

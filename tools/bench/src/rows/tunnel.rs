@@ -2,7 +2,7 @@
 
 use super::streams::{no_connection, stream, tcp_sample};
 use super::{Effort, in_turn};
-use crate::overlay::{Overlay, Passed};
+use crate::overlay::{Design, Overlay, Passed};
 use crate::report::{Row, Sample};
 use crate::sides::Side;
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ struct Asked<'a> {
 }
 
 /// One TCP stream from the first host to the second; for the stock switch also with offloads off.
-pub(crate) fn tcp(overlays: &[Overlay], effort: Effort) -> Row {
+pub(crate) fn tcp(overlays: &[Overlay], design: Design, effort: Effort) -> Row {
     let ask = |offloads| move |overlay| Asked { overlay, offloads, failed: false };
     let stock = overlays.iter().filter(|o| o.side == Side::Ovs);
     let mut all: Vec<Asked> = overlays.iter().map(ask(true)).chain(stock.map(ask(false))).collect();
@@ -38,8 +38,15 @@ pub(crate) fn tcp(overlays: &[Overlay], effort: Effort) -> Row {
         asked.overlay.set_offloads(true)?;
         sample
     });
-    let title = "TCP across a VXLAN overlay of two switches, one stream, offloads on unless said, received";
-    Row { id: "tunnel-tcp".into(), title: title.into(), unit: "Gb/s", sides }
+    let (id, what) = match design {
+        Design::Tunnel => ("tunnel-tcp", "a VXLAN overlay of two switches"),
+        Design::Host => (
+            "tunnel-host",
+            "two overlay hosts: bonds with LACP, VXLAN with BFD, tracked access lists, source NAT",
+        ),
+    };
+    let title = format!("TCP across {what}, one stream, offloads on unless said, received");
+    Row { id: id.into(), title, unit: "Gb/s", sides }
 }
 
 fn measure(asked: &mut Asked, options: &Iperf3Options) -> Result<Sample> {
