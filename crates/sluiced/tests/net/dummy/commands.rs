@@ -8,8 +8,8 @@ use std::path::Path;
 use testkit::{Daemon, DaemonSpec, RunDir, TempDir, require_netns, require_programs, wait_for};
 
 /// The stock switch.
-struct Stock {
-    dir: RunDir,
+pub(super) struct Stock {
+    pub(super) dir: RunDir,
     _daemons: Vec<Daemon>,
 }
 
@@ -23,6 +23,13 @@ const SET_UP: &str = "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode
 
 impl Stock {
     fn start() -> Stock {
+        let stock = Stock::empty();
+        stock.dir.ovs("ovs-vsctl", &SET_UP.split_whitespace().collect::<Vec<_>>()).unwrap();
+        stock
+    }
+
+    /// Without bridges.
+    pub(super) fn empty() -> Stock {
         let dir = RunDir::new("stock").unwrap();
         let spec = |program: &Path| Ok(DaemonSpec::new(program)?.rundir(&dir));
         let daemons = testkit::start_stock(
@@ -32,11 +39,10 @@ impl Stock {
             [&[], &["--enable-dummy", "--pidfile", "--log-file"]],
         )
         .unwrap();
-        dir.ovs("ovs-vsctl", &SET_UP.split_whitespace().collect::<Vec<_>>()).unwrap();
         Stock { dir, _daemons: daemons }
     }
 
-    fn appctl(&self, line: &str) -> String {
+    pub(super) fn appctl(&self, line: &str) -> String {
         let out = self.dir.tool("ovs-appctl", None).args(line.split_whitespace()).output().unwrap();
         normal(line, &out.stdout, &out.stderr)
     }

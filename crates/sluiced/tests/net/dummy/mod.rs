@@ -34,6 +34,7 @@ mod settings;
 mod slow_sets;
 mod sweep;
 mod texts;
+mod trees;
 mod vlan_limit;
 mod vlan_modes;
 mod vlans;
