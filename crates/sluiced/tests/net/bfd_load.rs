@@ -1,13 +1,13 @@
-//! Many sessions of BFD between two switches under load: a flood of new flows, a rule load, ports with many flows that
-//! come and go; lists and deletions of many tracked connections. No session may flap.
+//! Many sessions of BFD, LACP and CFM between two switches under load: a flood of new flows, a rule load, ports with many flows
+//! that come and go; lists and deletions of many tracked connections. No session may flap.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use testkit::{Daemon, RunDir, wait_for};
+use testkit::{Daemon, Netns, RunDir, require_netns, require_programs, wait_for};
 
 use crate::ct_millions;
-use crate::helpers::{LIMIT, appctl, capture, capture_of, vsctl};
+use crate::helpers::{LIMIT, appctl, capture, capture_of, require_userspace, start, vsctl};
 use crate::overlays::{HERE, Pair, THERE, require_overlay};
 
 /// Every packet of the flood needs its own megaflow.
@@ -180,9 +180,117 @@ impl Sessions<'_> {
     }
 }
 
+/// Wires between two switches; each has LACP, CFM and LLDP at both ends.
+struct Wires<'d> {
+    daemons: [&'d Daemon; 2],
+    number: usize,
+}
+
+/// Intervals of CFM, which ends a session after 3.5 of them, in milliseconds.
+const CFM_INTERVALS_MS: [u32; 4] = [3, 10, 100, 1_000];
+
+impl<'d> Wires<'d> {
+    /// Lays them; their detection time is that of the load at least.
+    fn lay([near, far]: [(&Netns, &'d Daemon); 2], load: Load) -> Wires<'d> {
+        let Load { sessions, interval_ms, mult, .. } = load;
+        for (netns, _) in [near, far] {
+            netns.run("sysctl", &["-qw", "net.ipv6.conf.default.disable_ipv6=1"]).unwrap();
+        }
+        let there = far.0.name();
+        let batch = |netns: &Netns, line: &dyn Fn(u32) -> String| {
+            let lines: String = (1..=sessions).map(line).collect();
+            netns.cmd("ip").args(["-batch", "-"]).input(lines).run().unwrap();
+        };
+        batch(near.0, &|n| format!("link add name w{n} type veth peer name w{n} netns {there}\n"));
+        [near, far].iter().for_each(|(netns, _)| batch(netns, &|n| format!("link set dev w{n} up\n")));
+        let least = (10 * interval_ms * mult).div_ceil(35);
+        let ms = CFM_INTERVALS_MS.into_iter().find(|ms| *ms >= least).unwrap_or(1_000);
+        for (daemon, first) in [(near.1, 0), (far.1, 4_000)] {
+            // Parallel wires are a loop.
+            vsctl(
+                daemon,
+                "--may-exist add-br br-int -- set Bridge br-int datapath_type=netdev fail_mode=secure",
+            );
+            let port = |n: u32| {
+                let mpid = first + n;
+                format!(
+                    "add-port br-int w{n} -- set Port w{n} lacp=active other_config:lacp-time=fast \
+                     -- set Interface w{n} cfm_mpid={mpid} other_config:cfm_interval={ms} lldp:enable=true"
+                )
+            };
+            let all: Vec<String> = (1..=sessions).map(port).collect();
+            all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
+        }
+        println!("{sessions} wires with LACP each second, CFM each {ms} ms, LLDP");
+        Wires { daemons: [near.1, far.1], number: sessions as usize }
+    }
+
+    /// Wires without a defect, flaps of CFM, and partners of LACP that were lost.
+    fn rows(&self) -> [(usize, u64, u64); 2] {
+        self.daemons.map(|daemon| {
+            let good = "find Interface lacp_current=true cfm_fault=false";
+            let rows = vsctl(daemon, &format!("--bare --columns=cfm_flap_count {good}"));
+            let flaps: Vec<u64> = rows.split_whitespace().map(|n| n.parse().unwrap()).collect();
+            let shown = appctl(daemon, "lacp/show-stats");
+            let lost = |line: &str| line.trim().strip_prefix("Link Expired:")?.trim().parse::<u64>().ok();
+            (flaps.len(), flaps.iter().sum(), shown.lines().filter_map(lost).sum())
+        })
+    }
+
+    fn settle(&self) -> [(usize, u64, u64); 2] {
+        let all = || self.rows().iter().all(|(good, ..)| *good == self.number);
+        let settled = wait_for(12 * LIMIT, "all wires to be good", all);
+        assert!(settled.is_ok(), "{:?} of {}", self.rows(), self.number);
+        self.rows()
+    }
+}
+
 fn at_least(begun: Instant, seconds: u32) {
     // A measurement has a length.
     std::thread::sleep(Duration::from_secs(seconds.into()).saturating_sub(begun.elapsed()));
+}
+
+/// Sessions of LACP and CFM on wires, while a port floods with new flows and a controller adds rules.
+#[test]
+fn wires_outlive_an_overload() {
+    require_netns!();
+    require_userspace!("the flood is a port of capture files");
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ip");
+    let load = Load::given();
+    let (near, far) = (Netns::new("near").unwrap(), Netns::new("far").unwrap());
+    let (here, there) = (start(&near), start(&far));
+    let wires = Wires::lay([(&near, &here), (&far, &there)], load);
+    let used = || [&here, &there].map(|daemon| thread_ms(daemon, "link_protocols"));
+    let rows = wires.settle();
+    let (begun, before) = (Instant::now(), used());
+    at_least(begun, load.seconds);
+    let seconds = begun.elapsed().as_secs_f64();
+    let percent = |n: usize| (used()[n] - before[n]) as f64 / seconds / 10.0;
+    println!("alone: link_protocols {:.1} % and {:.1} % of a core", percent(0), percent(1));
+    assert_eq!(wires.rows(), rows, "alone");
+    let dir = RunDir::new("flood").unwrap();
+    let flood = Flood::new(&here, &dir);
+    flood.add();
+    wait_for(LIMIT, "the flood", || flood.misses() > u64::from(FLOOD_FLOWS)).unwrap();
+    let (begun, misses) = (Instant::now(), flood.misses());
+    let took = add_rules(&here, &dir, load.rules);
+    at_least(begun, load.seconds);
+    let misses_a_second = (flood.misses() - misses) as f64 / begun.elapsed().as_secs_f64();
+    println!("{} rules in {took:.1?} beside {misses_a_second:.0} misses a second", load.rules);
+    assert_eq!(wires.rows(), rows, "under flood and rules");
+}
+
+/// Adds rules in a bundle; returns its time.
+fn add_rules(daemon: &Daemon, dir: &RunDir, count: u32) -> Duration {
+    let rule = |n: u32| {
+        format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255)
+    };
+    let list = dir.join("rules");
+    std::fs::write(&list, (0..count).map(rule).collect::<String>()).unwrap();
+    let begun = Instant::now();
+    let words = ["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()];
+    daemon.ovs("ovs-ofctl", &words).unwrap();
+    begun.elapsed()
 }
 
 /// Sessions through tunnels, while a port floods with new flows, a controller adds rules, and the port of the flood
@@ -214,16 +322,9 @@ fn sessions_outlive_an_overload() {
     flood.add();
     wait_for(LIMIT, "the flood", || flood.misses() > u64::from(FLOOD_FLOWS)).unwrap();
     sessions.check(rows, "as the flood begins");
-    let rule = |n: u32| {
-        format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255)
-    };
-    let list = dir.join("rules");
-    std::fs::write(&list, (0..load.rules).map(rule).collect::<String>()).unwrap();
     let (begun, misses) = (Instant::now(), flood.misses());
     sessions.watch("flood and rules", || {
-        let words = ["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()];
-        lab.daemon.ovs("ovs-ofctl", &words).unwrap();
-        println!("{} rules in {:.1?}", load.rules, begun.elapsed());
+        println!("{} rules in {:.1?}", load.rules, add_rules(&lab.daemon, &dir, load.rules));
         at_least(begun, load.seconds);
     });
     println!("{:.0} misses a second", (flood.misses() - misses) as f64 / begun.elapsed().as_secs_f64());
