@@ -58,6 +58,8 @@ fn hand_over(daemon: &Daemon, before: u32) -> Successor {
 #[derive(Default)]
 struct Stream {
     ends: AtomicBool,
+    /// Whether all are sent.
+    has_ended: AtomicBool,
     sent: AtomicU64,
     received: AtomicU64,
     /// Datagrams that came twice or out of order.
@@ -85,6 +87,7 @@ impl Stream {
                 next += Duration::from_millis(1);
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
+            self.has_ended.store(true, Ordering::Release);
         })
         .unwrap();
     }
@@ -96,8 +99,10 @@ impl Stream {
         let mut bytes = [0; 64];
         loop {
             let Ok(8) = socket.recv(&mut bytes) else {
-                let missing = self.sent.load(Ordering::Relaxed) > self.received.load(Ordering::Relaxed);
-                if self.ends.load(Ordering::Relaxed) && (!missing || last.elapsed() > STRAGGLERS) {
+                let is_last = || self.sent.load(Ordering::Relaxed) == self.received.load(Ordering::Relaxed);
+                let ends = self.ends.load(Ordering::Relaxed);
+                if self.has_ended.load(Ordering::Acquire) && is_last() || ends && last.elapsed() > STRAGGLERS
+                {
                     return;
                 }
                 continue;
