@@ -120,7 +120,8 @@ impl End {
         switch.add_addr(UNDERLAY, &format!("{local}/24"))
     }
 
-    /// Connections that begin at port `begin` are tracked, and translated to `source`; no others pass.
+    /// IPv4 passes in tracked connections alone that begin at port `begin`, with the address `source` if given. Other frames pass
+    /// as without rules.
     fn protect(&self, begin: u32, source: Option<&str>) -> Result<()> {
         let (nat, end) = (source.map_or("", |_| "nat,"), HOST + TUNNEL - begin);
         let to = source.map_or_else(String::new, |source| format!(",nat(src={source})"));

@@ -180,17 +180,18 @@ impl Sessions<'_> {
     }
 }
 
-/// Wires between two switches; each has LACP, CFM and LLDP at both ends.
+/// Wires between two switches; each has LACP and CFM at both ends, which also send LLDP.
 struct Wires<'d> {
     daemons: [&'d Daemon; 2],
     number: usize,
+    cfm_ms: u32,
 }
 
 /// Intervals of CFM, which ends a session after 3.5 of them, in milliseconds.
 const CFM_INTERVALS_MS: [u32; 4] = [3, 10, 100, 1_000];
 
 impl<'d> Wires<'d> {
-    /// Lays them; their detection time is that of the load at least.
+    /// Lays them. The detection time of CFM is that of the load at least, up to 3.5 s.
     fn lay([near, far]: [(&Netns, &'d Daemon); 2], load: Load) -> Wires<'d> {
         let Load { sessions, interval_ms, mult, .. } = load;
         for (netns, _) in [near, far] {
@@ -222,7 +223,7 @@ impl<'d> Wires<'d> {
             all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
         }
         println!("{sessions} wires with LACP each second, CFM each {ms} ms, LLDP");
-        Wires { daemons: [near.1, far.1], number: sessions as usize }
+        Wires { daemons: [near.1, far.1], number: sessions as usize, cfm_ms: ms }
     }
 
     /// Wires without a defect, flaps of CFM, and partners of LACP that were lost.
@@ -238,10 +239,32 @@ impl<'d> Wires<'d> {
     }
 
     fn settle(&self) -> [(usize, u64, u64); 2] {
-        let all = || self.rows().iter().all(|(good, ..)| *good == self.number);
-        let settled = wait_for(12 * LIMIT, "all wires to be good", all);
-        assert!(settled.is_ok(), "{:?} of {}", self.rows(), self.number);
-        self.rows()
+        let mut rows = self.rows();
+        let settled = wait_for(12 * LIMIT, "all wires to be good", || {
+            self.pause();
+            let before = std::mem::replace(&mut rows, self.rows());
+            rows == before && rows.iter().all(|(good, ..)| *good == self.number)
+        });
+        assert!(settled.is_ok(), "{rows:?} of {}", self.number);
+        rows
+    }
+
+    /// Two checks of CFM: a session is without a defect until its first one, and learns of the partner's at the next.
+    fn pause(&self) {
+        std::thread::sleep(Duration::from_millis((7 * self.cfm_ms).into()));
+    }
+
+    /// Nothing has flapped since these rows.
+    fn check(&self, since: [(usize, u64, u64); 2], when: &str) {
+        self.pause();
+        assert_eq!(self.rows(), since, "{when}");
+        for daemon in self.daemons {
+            let lost = appctl(daemon, "coverage/show");
+            assert!(
+                !["lacp", "cfm"].iter().any(|name| lost.contains(&format!("{name}_queue_full"))),
+                "{lost}"
+            );
+        }
     }
 }
 
@@ -267,7 +290,7 @@ fn wires_outlive_an_overload() {
     let seconds = begun.elapsed().as_secs_f64();
     let percent = |n: usize| (used()[n] - before[n]) as f64 / seconds / 10.0;
     println!("alone: link_protocols {:.1} % and {:.1} % of a core", percent(0), percent(1));
-    assert_eq!(wires.rows(), rows, "alone");
+    wires.check(rows, "alone");
     let dir = RunDir::new("flood").unwrap();
     let flood = Flood::new(&here, &dir);
     flood.add();
@@ -277,7 +300,7 @@ fn wires_outlive_an_overload() {
     at_least(begun, load.seconds);
     let misses_a_second = (flood.misses() - misses) as f64 / begun.elapsed().as_secs_f64();
     println!("{} rules in {took:.1?} beside {misses_a_second:.0} misses a second", load.rules);
-    assert_eq!(wires.rows(), rows, "under flood and rules");
+    wires.check(rows, "under flood and rules");
 }
 
 /// Adds rules in a bundle; returns its time.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use testkit::{Cmd, Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, PYTHON, appctl, descriptors, start, vsctl, wait_log};
+use crate::helpers::{LIMIT, PYTHON, appctl, descriptors, descriptors_now, start, vsctl, wait_log};
 
 /// Connects to addresses, optionally sends an OpenFlow hello, and waits until all connections are closed.
 const IDLE: &str = "\
@@ -64,7 +64,7 @@ fn a_client_is_served_once_descriptors_are_free() {
     let limit = |soft: usize| {
         Cmd::new("prlimit").args(["--pid", &pid, &format!("--nofile={soft}:")]).run().unwrap();
     };
-    // More clients than descriptors, regardless of other files that the daemon opens or closes.
+    // More clients than descriptors, descriptors_now, regardless of other files that the daemon opens or closes.
     limit(64);
     let holders: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     wait_log(&daemon, "cannot accept a connection");
@@ -191,7 +191,7 @@ fn gone(
     }
     serves();
     // A local command may come and go.
-    wait_for(LIMIT, "the end of all of them", || descriptors(daemon) <= before + 2).unwrap();
+    wait_for(LIMIT, "the end of all of them", || descriptors_now(daemon) <= before + 2).unwrap();
     let seconds = processor_seconds(daemon) - seconds;
     assert!(seconds < GONE_SECONDS, "{seconds} s");
 }

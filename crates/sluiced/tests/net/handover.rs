@@ -8,7 +8,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use testkit::{Cmd, Daemon, Netns, Topology, require_netns, require_programs, wait_for};
+use testkit::{Cmd, Daemon, Netns, Topology, patience, require_netns, require_programs, wait_for};
 
 use crate::helpers::{LIMIT, appctl, require_userspace, spec, switch, vsctl, wait_log, wait_until};
 
@@ -75,6 +75,7 @@ const STRAGGLERS: Duration = Duration::from_secs(5);
 impl Stream {
     /// Sends at that rate, in groups of a millisecond.
     fn send(&self, from: &Netns, to: IpAddr, per_ms: u64) {
+        let _ended = Raise(&self.has_ended);
         from.enter(|| {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             socket.connect((to, PORT)).unwrap();
@@ -87,7 +88,6 @@ impl Stream {
                 next += Duration::from_millis(1);
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
-            self.has_ended.store(true, Ordering::Release);
         })
         .unwrap();
     }
@@ -100,9 +100,8 @@ impl Stream {
         loop {
             let Ok(8) = socket.recv(&mut bytes) else {
                 let is_last = || self.sent.load(Ordering::Relaxed) == self.received.load(Ordering::Relaxed);
-                let ends = self.ends.load(Ordering::Relaxed);
-                if self.has_ended.load(Ordering::Acquire) && is_last() || ends && last.elapsed() > STRAGGLERS
-                {
+                let is_over = || is_last() || last.elapsed() > patience(STRAGGLERS);
+                if self.has_ended.load(Ordering::Acquire) && is_over() {
                     return;
                 }
                 continue;
@@ -117,12 +116,12 @@ impl Stream {
     }
 }
 
-/// Ends a stream, also when its test fails.
-struct Ends<'a>(&'a Stream);
+/// Raises a flag at the end, also of a thread that fails.
+struct Raise<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for Raise<'_> {
     fn drop(&mut self) {
-        self.0.ends.store(true, Ordering::Relaxed);
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -144,7 +143,7 @@ fn with_stream_to(
     std::thread::scope(|scope| {
         scope.spawn(|| stream.receive(&socket));
         scope.spawn(|| stream.send(from, address, per_ms));
-        let _ends = Ends(&stream);
+        let _ends = Raise(&stream.ends);
         let before = || stream.received.load(Ordering::Relaxed);
         wait_for(LIMIT, "datagrams", || before() > 100 * per_ms).unwrap();
         stream.gap_us.store(0, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Pings, Topology, patience, wait_for};
 
@@ -30,20 +30,25 @@ pub(crate) fn spec(netns: &Netns) -> DaemonSpec {
 /// Open descriptors of the daemon, once their number has been the same for a while: a connection of a tool ends a little
 /// after the tool.
 pub(crate) fn descriptors(daemon: &Daemon) -> usize {
-    let count = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
-    let (mut last, mut equal) = (count(), 0);
+    let (mut last, mut since) = (descriptors_now(daemon), Instant::now());
     let steady = wait_for(LIMIT, "a steady number of descriptors", || {
-        let now = count();
-        equal = if now == last { equal + 1 } else { 0 };
-        last = now;
-        equal >= STEADY_LOOKS
+        let now = descriptors_now(daemon);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() > patience(STEADY)
     });
-    steady.unwrap();
+    steady.unwrap_or_else(|e| panic!("{e}: {last} at last"));
     last
 }
 
-/// Looks at a steady number, 10 ms apart.
-const STEADY_LOOKS: u32 = 20;
+/// Open descriptors of the daemon, those of tools that have just ended included.
+pub(crate) fn descriptors_now(daemon: &Daemon) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+/// Time without a change that makes a number steady.
+const STEADY: Duration = Duration::from_millis(100);
 
 /// Whether the tests are to run on the kernel's datapath (`SLUICE_DATAPATH=kernel`), not on the userspace one.
 pub(crate) fn on_kernel() -> bool {

@@ -8,7 +8,7 @@ use testkit::{
 };
 use testkit::{Topology, wait_for};
 
-use crate::helpers::{LIMIT, descriptors, on_kernel, switch, vsctl};
+use crate::helpers::{LIMIT, descriptors, descriptors_now, on_kernel, switch, vsctl};
 
 /// Memory of the daemon alone, in KiB: anonymous, and of mapped rings. Its program is shared with others.
 fn memory_kib(daemon: &Daemon) -> u64 {
@@ -71,12 +71,15 @@ fn ports_cost_little(count: usize) {
         .unwrap_or_else(|e| {
             panic!("{e}: {} KiB for each of {count} ports", per_port());
         });
-    println!("{count} ports: {} KiB each, {more} descriptors, added in {added:?}", per_port());
+    println!(
+        "{count} ports: {} KiB each, {more} descriptors, descriptors_now, added in {added:?}",
+        per_port()
+    );
     let removed = for_all(&daemon, "del-port", count);
     println!("removed in {removed:?}");
     assert_eq!(packet_sockets(&net.switch), 0);
     // The connection of the tool ends a little later; the sets of idle queues stay.
-    wait_for(LIMIT, "as few descriptors as before", || descriptors(&daemon) <= files + 8).unwrap();
+    wait_for(LIMIT, "as few descriptors as before", || descriptors_now(&daemon) <= files + 8).unwrap();
 }
 
 /// Permitted memory of a port; a third of it is its rows in the database. A ring has 2,048.

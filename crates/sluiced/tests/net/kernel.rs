@@ -13,7 +13,8 @@ use testkit::{
 };
 
 use crate::helpers::{
-    LIMIT, SLUICED, answered, appctl, descriptors, keep_flows, ping_all, pings, unreachable, vsctl,
+    LIMIT, SLUICED, answered, appctl, descriptors, descriptors_now, keep_flows, ping_all, pings, unreachable,
+    vsctl,
 };
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -479,7 +480,7 @@ fn ports_are_added_and_removed_under_upcalls() {
                     vsctl(&daemon, &format!("--timeout=120{line}"));
                 }
             };
-            let descriptors = || descriptors(&daemon);
+            let descriptors = || descriptors_now(&daemon);
             let before = descriptors();
             many("add-port", " -- set Interface i@ type=internal");
             let with_ports = descriptors();

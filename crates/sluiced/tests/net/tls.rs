@@ -9,7 +9,8 @@ use testkit::{
 };
 
 use crate::helpers::{
-    LIMIT, PYTHON, SLUICED, appctl, descriptors, spec, vsctl, vsctl_output, wait_log, wait_until,
+    LIMIT, PYTHON, SLUICED, appctl, descriptors, descriptors_now, spec, vsctl, vsctl_output, wait_log,
+    wait_until,
 };
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -422,10 +423,10 @@ fn clients_that_vanish_within_a_reply_leave_no_memory_and_no_place() {
         let all = || clients.stdout().contains("all wait");
         wait_for(LIMIT, "all replies to begin", all).unwrap_or_else(|e| panic!("{e}\n{}", clients.stderr()));
     };
-    let descriptors = || descriptors(&lab.daemon);
+    let now = || descriptors_now(&lab.daemon);
     // Clients that answer no probe stay, however slow the machine is.
     vsctl(&lab.daemon, "set controller br0 inactivity_probe=0 -- set manager . inactivity_probe=0");
-    let places = descriptors();
+    let places = descriptors(&lab.daemon);
     for (port, count, head, request) in [("6653", 24, hello.as_str(), &stats), ("6640", 6, "", &schema)] {
         let before = rss_kib(&lab.daemon);
         let mut held = 0;
@@ -433,9 +434,9 @@ fn clients_that_vanish_within_a_reply_leave_no_memory_and_no_place() {
             let clients = vanishing("connect", port, count, head, request);
             wait(&clients);
             held = held.max(rss_kib(&lab.daemon).saturating_sub(before));
-            assert!(descriptors() >= places + count as usize, "{port}");
+            assert!(now() >= places + count as usize, "{port}");
             clients.stop(Signal::KILL, LIMIT).unwrap();
-            wait_for(LIMIT, "their places", || descriptors() <= places + 2).unwrap();
+            wait_for(LIMIT, "their places", || now() <= places + 2).unwrap();
         }
         // Memory that each round held is not held again: the allocator keeps some of it for the next one.
         let after = rss_kib(&lab.daemon).saturating_sub(before);
@@ -453,6 +454,6 @@ fn clients_that_vanish_within_a_reply_leave_no_memory_and_no_place() {
         wait_until(&lab.daemon, "Controller br0 is_connected=true");
         controller.stop(Signal::KILL, LIMIT).unwrap();
         wait_until(&lab.daemon, "Controller br0 is_connected=false");
-        wait_for(LIMIT, "its place", || descriptors() <= places + 2).unwrap();
+        wait_for(LIMIT, "its place", || now() <= places + 2).unwrap();
     }
 }

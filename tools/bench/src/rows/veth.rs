@@ -146,7 +146,7 @@ pub(crate) fn joined(instances: &[&Instance], effort: Effort, runs: &mut Runs) -
     let row = |suffix: &str, what: &str, unit, sides| Row {
         id: format!("bond{suffix}"),
         title: format!(
-            "veth → bridge → bond of two veths → bridge → veth, 64-byte UDP, {JOINED_FLOWS} flows, {what}"
+            "veth → bridge → bond of two veths, or one → bridge → veth, 64-byte UDP, {JOINED_FLOWS} flows, {what}"
         ),
         unit,
         sides,

@@ -9,7 +9,7 @@ use testkit::{Daemon, DaemonSpec, RunDir, TempDir, require_netns, require_progra
 
 /// The stock switch.
 pub(super) struct Stock {
-    pub(super) dir: RunDir,
+    dir: RunDir,
     _daemons: Vec<Daemon>,
 }
 
@@ -24,8 +24,12 @@ const SET_UP: &str = "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode
 impl Stock {
     fn start() -> Stock {
         let stock = Stock::empty();
-        stock.dir.ovs("ovs-vsctl", &SET_UP.split_whitespace().collect::<Vec<_>>()).unwrap();
+        stock.vsctl(SET_UP);
         stock
+    }
+
+    pub(super) fn vsctl(&self, line: &str) {
+        self.dir.ovs("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>()).unwrap();
     }
 
     /// Without bridges.

@@ -3,7 +3,7 @@
 use super::Lab;
 use super::commands::Stock;
 use crate::helpers::{appctl, vsctl};
-use testkit::{RunDir, require_netns, require_programs};
+use testkit::{require_netns, require_programs};
 
 /// Steps of the clock in milliseconds, and its longest way.
 const STEP_MS: u64 = 500;
@@ -90,10 +90,7 @@ fn ours(protocol: &str, bridges: usize) -> Times {
 
 fn stock(protocol: &str, bridges: usize) -> Times {
     let stock = Stock::empty();
-    let run: &RunDir = &stock.dir;
-    let appctl = |line: &str| stock.appctl(line);
-    let vsctl =
-        |line: &str| drop(run.ovs("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>()).unwrap());
+    let (appctl, vsctl) = (|line: &str| stock.appctl(line), |line: &str| stock.vsctl(line));
     Ring { protocol, bridges, appctl: &appctl, vsctl: &vsctl }.times()
 }
 
