@@ -167,7 +167,7 @@ impl PmdThread {
     /// thousands of queues; the remaining queues go first afterwards.
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
-        let queues = self.rx.hot_len();
+        let queues = self.rx.polled_len();
         let first = std::mem::take(&mut self.first_queue);
         for n in (first.min(queues)..queues).chain(0..first.min(queues)) {
             let Some(rx) = self.rx.ready(n) else { continue };

@@ -1,10 +1,11 @@
 //! The receive queues of a forwarding thread, and waiting for them.
 //!
-//! A thread may poll thousands of queues of which few have frames at a time. Queues with recent frames are *hot*:
-//! polled one by one. The others are *cold*: they wait together behind one descriptor ([`sys::WatchSet`]), so that
-//! the thread's cost between two packets does not grow with the number of its ports. A cold queue with frames
-//! becomes hot at once; a hot one without frames for a second becomes cold. With few queues all stay hot: a watched
-//! queue adds a cost per frame for its sender.
+//! A thread may poll thousands of queues of which few have frames at a time. Queues with many bursts are *hot*: asked for
+//! frames one by one, in one system call whose cost grows with their number. The others are *cold*: they wait together behind
+//! one descriptor ([`sys::WatchSet`]), so that the thread's cost between two packets does not grow with the number of its
+//! ports. A cold queue with frames is a *guest*: polled at once, but not asked. After [`WARM_BURSTS`] in a second it is hot; a
+//! hot one with less than [`COLD_BURSTS`] becomes cold. With few queues all stay hot: a watched queue adds a cost per frame for
+//! its sender.
 //!
 //! Queues that adapt to their traffic ([`netdev::RxMode`]) are reviewed: hot ones ten times a second, cold ones with memory to
 //! give back once a second. One that changes is hot.
@@ -30,6 +31,10 @@ use sys::poll::PollSet;
 const ERRORS_MAX: u32 = 3;
 /// Maximum number of queues that are all hot.
 const FEW: usize = 8;
+/// Bursts in a second that make a cold queue hot, and below which a hot one becomes cold. At the first number, visits of a
+/// queue cost as much as a thousand questions a second.
+const WARM_BURSTS: u32 = 200;
+const COLD_BURSTS: u32 = 100;
 /// Time between two reviews.
 const REVIEW_US: u64 = 100_000;
 /// Maximum time between two looks at a queue that changes.
@@ -46,8 +51,9 @@ pub(crate) struct Rx {
     policed: u64,
     ready: bool,
     errors: u32,
-    /// Had frames since the last [`RxSet::settle`].
-    active: bool,
+    /// Bursts since the last [`RxSet::settle`], if `second` is that of the set.
+    bursts: u32,
+    second: u32,
     /// In the set of cold queues.
     cold: bool,
     /// Cycles of its packets, not yet in `history`.
@@ -66,11 +72,18 @@ impl Rx {
             policed: 0,
             ready: true,
             errors: 0,
-            active: true,
+            bursts: COLD_BURSTS,
+            second: 0,
             cold: false,
             cycles: 0,
             history,
         }
+    }
+
+    /// It is hot from now on, for a second at least.
+    fn warm(&mut self) {
+        (self.cold, self.ready) = (false, true);
+        self.bursts = self.bursts.max(COLD_BURSTS);
     }
 
     pub(super) fn id(&self) -> QueueId {
@@ -88,7 +101,7 @@ impl Rx {
         match self.queue.recv(pool, batch, max_packets) {
             Ok(n) => {
                 self.ready = n == max_packets;
-                self.active |= n > 0;
+                self.bursts = self.bursts.saturating_add((n > 0).into());
                 self.errors = 0;
                 if n > 0 && self.policer.limits() {
                     self.policed += self.policer.police(batch, before, pool, sys::clock::monotonic_us());
@@ -152,6 +165,10 @@ pub(super) struct RxSet {
     hot: Vec<usize>,
     /// The cold queues by index; allocated with the first one.
     cold: Option<WatchSet>,
+    /// Indices of cold queues that had frames at the last look.
+    guests: Vec<usize>,
+    /// Counts calls of [`Self::settle`].
+    second: u32,
     /// Indices of cold queues with memory to give back; of others too.
     fast: Vec<usize>,
     /// Indices of hot queues that change; of others too.
@@ -162,7 +179,7 @@ pub(super) struct RxSet {
 impl RxSet {
     /// Adds a queue, polled at once.
     pub(super) fn add(&mut self, rx: Rx) {
-        let rx = Some(Rx { ready: true, active: true, cold: false, ..rx });
+        let rx = Some(Rx { ready: true, bursts: COLD_BURSTS, second: self.second, cold: false, ..rx });
         let free = self.places.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
             self.places.push(None);
@@ -196,6 +213,7 @@ impl RxSet {
         });
         let out = out.collect();
         self.hot.retain(|place| self.places[*place].is_some());
+        self.guests.retain(|place| self.places[*place].is_some());
         out
     }
 
@@ -209,19 +227,25 @@ impl RxSet {
         self.places.iter_mut().flatten()
     }
 
-    /// Number of hot queues.
-    pub(super) fn hot_len(&self) -> usize {
-        self.hot.len()
+    /// Number of queues to poll: hot ones, then guests.
+    pub(super) fn polled_len(&self) -> usize {
+        self.hot.len() + self.guests.len()
     }
 
-    /// A hot queue by its hot index, if it may have frames.
+    fn polled(&self, n: usize) -> Option<usize> {
+        self.hot.get(n).or_else(|| self.guests.get(n.checked_sub(self.hot.len())?)).copied()
+    }
+
+    /// The `n`-th queue to poll, if it may have frames.
     pub(super) fn ready(&mut self, n: usize) -> Option<&mut Rx> {
-        self.places[*self.hot.get(n)?].as_mut().filter(|rx| rx.ready)
+        let place = self.polled(n)?;
+        self.places[place].as_mut().filter(|rx| rx.ready)
     }
 
-    /// Accounts for cycles of packets of a hot queue, by its hot index.
+    /// Accounts for cycles of packets of the `n`-th polled queue.
     pub(super) fn spent(&mut self, n: usize, cycles: u64) {
-        self.places[self.hot[n]].iter_mut().for_each(|rx| rx.cycles += cycles);
+        let rx = self.polled(n).and_then(|place| self.places[place].as_mut());
+        rx.into_iter().for_each(|rx| rx.cycles += cycles);
     }
 
     /// Asks the kernel for readable queues; waits for one, for `waker` or for the timeout.
@@ -252,8 +276,10 @@ impl RxSet {
         for (place, _) in asked {
             self.places[place].iter_mut().for_each(|rx| rx.ready = true);
         }
+        // Those with frames left are reported again.
+        self.guests.clear();
         if warmer {
-            self.warm();
+            self.invite();
         }
         if let Some(waker) = waker.filter(|_| woken) {
             waker.drain();
@@ -304,7 +330,7 @@ impl RxSet {
             match (rx.queue.mode(), &mut self.cold) {
                 (RxMode::Changing, Some(cold)) => {
                     cold.remove(rx.queue.fd());
-                    (rx.cold, rx.ready, rx.active) = (false, true, true);
+                    rx.warm();
                     self.hot.push(*place);
                     self.changing.push(*place);
                     false
@@ -315,28 +341,40 @@ impl RxSet {
         self.fast = fast;
     }
 
-    /// Makes readable cold queues hot.
-    fn warm(&mut self) {
+    /// Makes readable cold queues guests, or hot: those with many bursts, with failures, and with memory that adapts, which
+    /// hot queues are reviewed for.
+    fn invite(&mut self) {
         let Some(cold) = &mut self.cold else { return };
         for place in cold.ready() {
             let place = place as usize;
-            if let Some(rx) = self.places.get_mut(place).and_then(Option::as_mut) {
+            let Some(rx) = self.places.get_mut(place).and_then(Option::as_mut).filter(|rx| rx.cold) else {
+                continue;
+            };
+            if rx.second != self.second {
+                (rx.second, rx.bursts) = (self.second, 0);
+            }
+            if rx.bursts < WARM_BURSTS && rx.errors == 0 && rx.queue.mode() == RxMode::Idle {
+                rx.ready = true;
+                self.guests.push(place);
+            } else {
                 cold.remove(rx.queue.fd());
-                (rx.cold, rx.ready, rx.active) = (false, true, true);
+                rx.warm();
                 self.hot.push(place);
             }
         }
     }
 
-    /// Once a second: hot queues without frames become cold, and failed ones are tried again.
+    /// Once a second: hot queues with few bursts become cold, and failed ones are tried again.
     pub(super) fn settle(&mut self, now_us: u64) {
         self.review_cold(now_us);
         let few = self.iter().nth(FEW).is_none();
-        let RxSet { places, hot, cold, fast, .. } = self;
+        self.second = self.second.wrapping_add(1);
+        let RxSet { places, hot, cold, fast, second, .. } = self;
         hot.retain(|place| {
             let Some(rx) = &mut places[*place] else { return false };
             rx.ready |= rx.errors >= ERRORS_MAX;
-            let idle = !std::mem::take(&mut rx.active) && !rx.ready && rx.errors == 0;
+            let idle = rx.bursts < COLD_BURSTS && !rx.ready && rx.errors == 0;
+            (rx.bursts, rx.second) = (0, *second);
             let mode = rx.queue.mode();
             rx.cold = idle && !few && mode != RxMode::Changing && cool(cold, rx, *place);
             if rx.cold && mode == RxMode::Fast && !fast.contains(place) {
