@@ -31,8 +31,8 @@ use sys::poll::PollSet;
 const ERRORS_MAX: u32 = 3;
 /// Maximum number of queues that are all hot.
 const FEW: usize = 8;
-/// Bursts in a second that make a cold queue hot, and below which a hot one becomes cold. At the first number, visits of a
-/// queue cost as much as a thousand questions a second.
+/// Bursts in a second that make a cold queue hot, and below which a hot one becomes cold. By estimate, not measured: at the
+/// first number, visits of a queue cost as much as a thousand questions a second.
 const WARM_BURSTS: u32 = 200;
 const COLD_BURSTS: u32 = 100;
 /// Time between two reviews.

@@ -64,7 +64,7 @@ fn a_client_is_served_once_descriptors_are_free() {
     let limit = |soft: usize| {
         Cmd::new("prlimit").args(["--pid", &pid, &format!("--nofile={soft}:")]).run().unwrap();
     };
-    // More clients than descriptors, descriptors_now, regardless of other files that the daemon opens or closes.
+    // More clients than descriptors, regardless of other files that the daemon opens or closes.
     limit(64);
     let holders: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     wait_log(&daemon, "cannot accept a connection");

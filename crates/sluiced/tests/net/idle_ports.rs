@@ -71,10 +71,7 @@ fn ports_cost_little(count: usize) {
         .unwrap_or_else(|e| {
             panic!("{e}: {} KiB for each of {count} ports", per_port());
         });
-    println!(
-        "{count} ports: {} KiB each, {more} descriptors, descriptors_now, added in {added:?}",
-        per_port()
-    );
+    println!("{count} ports: {} KiB each, {more} descriptors, added in {added:?}", per_port());
     let removed = for_all(&daemon, "del-port", count);
     println!("removed in {removed:?}");
     assert_eq!(packet_sockets(&net.switch), 0);
