@@ -189,7 +189,7 @@ impl Overlay {
             a.protect(HOST, Some(NAT))?;
             b.protect(TUNNEL, None)?;
             for end in [a, b] {
-                bonds_agree(["bond0"], |args| end.appctl(args))?;
+                bonds_agree(&["bond0"], |args| end.appctl(args))?;
                 let is_up = || {
                     end.appctl(&["bfd/show", NAME])
                         .is_ok_and(|shown| shown.contains("Local Session State: up"))

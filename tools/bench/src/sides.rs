@@ -263,7 +263,7 @@ impl Instance {
         }
         self.ovs("ovs-vsctl", &words.split_whitespace().collect::<Vec<_>>(), "")?;
         if joint == Joint::Bond {
-            bonds_agree(["joint0", "joint1"], |args| self.appctl(args))?;
+            bonds_agree(&["joint0", "joint1"], |args| self.appctl(args))?;
         }
         Ok(())
     }
@@ -389,10 +389,7 @@ pub(crate) const BOND: &str =
     "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast other_config:lb-output-action=true";
 
 /// Waits until both ends of a bond have enabled both members; `appctl` asks their daemon.
-pub(crate) fn bonds_agree<const N: usize>(
-    names: [&str; N],
-    appctl: impl Fn(&[&str]) -> Result<String>,
-) -> Result<()> {
+pub(crate) fn bonds_agree(names: &[&str], appctl: impl Fn(&[&str]) -> Result<String>) -> Result<()> {
     let agrees = |name: &&str| {
         let shown = appctl(&["bond/show", name]).unwrap_or_default();
         shown.contains("lacp_status: negotiated") && shown.matches(": enabled").count() >= 2
