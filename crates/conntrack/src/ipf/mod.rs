@@ -9,9 +9,10 @@
 //! - A last fragment without payload completes its datagram in any order of arrival; OVS refuses it after the byte
 //!   before it.
 //!
-//! Callers: all forwarding threads. A fragment takes short locks, one at a time: its input port's count, the shard of
-//! its datagram's hash, and again the count if it is not held. No lock covers all datagrams. Only a fragment that
-//! takes the places of another port examines all ports with fragments and, in the worst case, all held datagrams.
+//! Callers: all forwarding threads. A fragment takes short locks: its input port's count, then the shard of its
+//! datagram's hash. Fragments leave a shard and give their places back under the shard's lock: no thread sees places
+//! taken by fragments that are gone. No lock covers all datagrams. Only a fragment that takes the place of another port
+//! examines all ports with fragments and, in the worst case, all held datagrams.
 //! Memory: `max_fragments` values `T`, a list of at least one of them each.
 //!
 //! Omissions: fragments of one datagram may differ in their input port and in header fields beside the addresses; the
@@ -51,8 +52,8 @@ pub const MIN_FRAGMENT_V4_BYTES: u32 = 1200;
 /// Its default for IPv6.
 pub const MIN_FRAGMENT_V6_BYTES: u32 = 1280;
 const SHARDS: usize = 16;
-/// Datagrams that one fragment evicts at most: another thread may take the place first.
-const EVICTIONS_MAX: usize = 3;
+/// Searches of one fragment for a place at most: other threads may end the datagrams of the debtor first.
+const SEARCHES_MAX: usize = 3;
 
 /// A packet held here, with anything that its holder needs to send it on.
 pub trait HeldFragment: Send {
@@ -310,7 +311,6 @@ impl<T: HeldFragment> Ipf<T> {
         let mut shard = self.shard(hash);
         let list_max = list_max(v6, family.min_bytes());
         let taken = shard.add(hash, &parsed, fragment, list_max, now_ms);
-        drop(shard);
         match &taken {
             Taken::Held => _ = family.accepted.fetch_add(1, Ordering::Relaxed),
             Taken::Complete(complete) => {
@@ -347,27 +347,36 @@ impl<T: HeldFragment> Ipf<T> {
 
     /// Takes a place for a fragment of `port`, if necessary from another port.
     fn place(&self, port: u32, evicted: &mut Vec<T>) -> bool {
-        for _ in 0..EVICTIONS_MAX {
+        for _ in 0..SEARCHES_MAX {
             if self.places.take(port) {
                 return true;
             }
-            let Some(debtor) = self.places.debtor(port) else { return false };
-            if !self.evict(debtor, evicted) {
-                return false;
+            let Some(debtor) = self.places.debtor(port) else { break };
+            if self.evict(debtor, port, evicted) {
+                return true;
             }
         }
         self.places.take(port)
     }
 
-    /// Ends an old datagram with a fragment of `port`; whether there was one.
-    fn evict(&self, port: u32, evicted: &mut Vec<T>) -> bool {
+    /// Ends an old datagram with a fragment of `debtor`, whose place `port` gets; whether there was one.
+    fn evict(&self, debtor: u32, port: u32, evicted: &mut Vec<T>) -> bool {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         for i in 0..SHARDS {
-            let list = lock(&self.shards[start.wrapping_add(i) % SHARDS]).evicted(port);
-            if let Some(list) = list {
-                self.family(list.key.v6).evicted.fetch_add(list.held.len() as u64, Ordering::Relaxed);
-                list.held.iter().for_each(|f| self.places.give_back(f.port()));
-                evicted.extend(list.held);
+            let mut shard = lock(&self.shards[start.wrapping_add(i) % SHARDS]);
+            let Some(list) = shard.evicted(debtor) else { continue };
+            self.family(list.key.v6).evicted.fetch_add(list.held.len() as u64, Ordering::Relaxed);
+            let mut passed = false;
+            for holder in list.held.iter().map(HeldFragment::port) {
+                if !passed && holder == debtor {
+                    self.places.pass_on(debtor, port);
+                    passed = true;
+                } else {
+                    self.places.give_back(holder);
+                }
+            }
+            evicted.extend(list.held);
+            if passed {
                 return true;
             }
         }
@@ -397,10 +406,10 @@ impl<T: HeldFragment> Ipf<T> {
                 let late = now_ms >= list.deadline.0.saturating_add(PURGE_AFTER_MS);
                 let counter = if late { &family.purged } else { &family.expired };
                 counter.fetch_add(list.held.len() as u64, Ordering::Relaxed);
+                list.held.iter().for_each(|f| self.places.give_back(f.port()));
                 expired.extend(list.held);
             }
         }
-        expired.iter().for_each(|f| self.places.give_back(f.port()));
         expired
     }
 }

@@ -55,13 +55,17 @@ impl Places {
         if self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             return false;
         }
+        self.charge(port);
+        true
+    }
+
+    fn charge(&self, port: u32) {
         let mut ports = lock(self.shard(port));
         let held = ports.entry(port).or_insert(0);
         *held += 1;
         if *held == 1 {
             self.active.fetch_add(1, Ordering::Relaxed);
         }
-        true
     }
 
     /// The port that owes a place to `port`: it holds most, and `port` less than its share. Looks at all ports with
@@ -79,14 +83,26 @@ impl Places {
 
     /// Returns a place of `port`.
     pub(super) fn give_back(&self, port: u32) {
-        let mut ports = lock(self.shard(port));
-        if let Entry::Occupied(mut held) = ports.entry(port) {
+        if self.discharge(port) {
             self.taken.fetch_sub(1, Ordering::Relaxed);
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                self.active.fetch_sub(1, Ordering::Relaxed);
-                held.remove();
-            }
         }
+    }
+
+    /// Gives a place of `from` to `to`: it is free at no time, and no other port can take it.
+    pub(super) fn pass_on(&self, from: u32, to: u32) {
+        self.discharge(from);
+        self.charge(to);
+    }
+
+    /// Whether the port had a place.
+    fn discharge(&self, port: u32) -> bool {
+        let mut ports = lock(self.shard(port));
+        let Entry::Occupied(mut held) = ports.entry(port) else { return false };
+        *held.get_mut() -= 1;
+        if *held.get() == 0 {
+            self.active.fetch_sub(1, Ordering::Relaxed);
+            held.remove();
+        }
+        true
     }
 }

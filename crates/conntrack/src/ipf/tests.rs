@@ -520,3 +520,41 @@ fn threads_share_it() {
     });
     assert_eq!((complete, ipf.len(), ipf.lists().len()), (200, 0, 0));
 }
+
+#[test]
+fn a_port_gets_its_share_beside_threads_that_take_every_place() {
+    let body = [7; 1208];
+    let ipf = Ipf::new(1);
+    let done = AtomicBool::new(false);
+    let flood = |port: u32| {
+        let mut evicted = Vec::new();
+        let mut id = 0_u16;
+        while !done.load(Ordering::Relaxed) {
+            id = id.wrapping_add(1);
+            let now_ms = u64::from(id) / 4;
+            ipf.take(Cut { id, payload: &body, ..CUT }.bit(port), port as u16, now_ms, &mut evicted);
+            evicted.clear();
+        }
+    };
+    let expire = || {
+        let mut now_ms = TIMEOUT_MS;
+        while !done.load(Ordering::Relaxed) {
+            now_ms = TIMEOUT_MS + (now_ms + 100) % TIMEOUT_MS;
+            ipf.expire(now_ms, 64);
+        }
+    };
+    let refused = std::thread::scope(|s| {
+        s.spawn(|| flood(1));
+        s.spawn(|| flood(2));
+        s.spawn(expire);
+        let cut = |id: u16, n: usize| Cut { id, start: 1208 * n, more: n < 2, payload: &body, ..CUT }.bit(3);
+        let mut evicted = Vec::new();
+        let pieces = (0..5000).flat_map(|id| [(id, 0), (id, 1), (id, 2)]);
+        // One that the flood does not outlive.
+        let take = |(id, n)| ipf.take(cut(id, n), 3, 2 * TIMEOUT_MS, &mut evicted);
+        let refused = pieces.map(take).filter(|t| matches!(t, Taken::Refused(..))).count();
+        done.store(true, Ordering::Relaxed);
+        refused
+    });
+    assert_eq!(refused, 0);
+}

@@ -251,12 +251,14 @@ fn incomplete_datagrams_do_not_displace_those_of_others() {
         let number = |l: &str| l.trim().strip_prefix("num frag: ")?.parse::<u32>().ok();
         status.lines().find_map(number).unwrap_or_else(|| panic!("{status}"))
     };
-    wait_for(LIMIT, "fragments in nearly all places", || held() >= 900).unwrap();
+    let full = || wait_for(LIMIT, "fragments in nearly all places", || held() >= 900).unwrap();
+    full();
     lab.ping(scaled(150, 1000), 4000);
     // Packets without fragments.
     lab.ping(scaled(100, 1000), 56);
     stream.exchange(scaled(300, 3000));
-    assert!(held() >= 900, "{}", appctl(&lab.daemon, "dpctl/ipf-get-status"));
+    // For a moment every 15 s, most have expired.
+    full();
 }
 
 #[test]
