@@ -233,6 +233,7 @@ impl Pmd {
             rx_port,
             ticket,
             received_us: self.exec.now_us,
+            tunnel_out: None,
         });
         match io.upcall(upcall) {
             Ok(()) => {

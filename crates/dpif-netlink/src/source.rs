@@ -120,6 +120,7 @@ impl KernelSource {
             pmd: PmdId::None,
             ticket: None,
             received_us,
+            tunnel_out: raw.tunnel_out().map(Box::new),
         }))
     }
 }

@@ -122,7 +122,8 @@ pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
             output: u32_at(28),
         }),
         kind::IPFIX => {
-            UserCookie::Ipfix(IpfixCookie { output_port: DpPort(u32_at(24)), bridge: bridge_number })
+            let (output_port, bridge) = (DpPort(u32_at(24)), bridge_number);
+            UserCookie::Ipfix(IpfixCookie { output_port, tunnel_out: false, bridge })
         }
         kind::FLOW_SAMPLE => UserCookie::FlowSample(FlowSampleCookie {
             probability: u16_at(24),
@@ -130,6 +131,7 @@ pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
             domain: u32_at(32),
             point: u32_at(36),
             output_port: DpPort(u32_at(40)),
+            tunnel_out: false,
             direction: match c[44] {
                 0 => FlowDirection::ByPort,
                 1 => FlowDirection::Ingress,

@@ -19,5 +19,6 @@ pub fn upcall(port: DpPort, name: u128, kind: UpcallKind, pmd: PmdId) -> Box<Upc
         rx_port: port,
         ticket: None,
         received_us: 0,
+        tunnel_out: None,
     })
 }

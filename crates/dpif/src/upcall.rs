@@ -1,7 +1,7 @@
 //! Upcalls: packets that the datapath sends to the slow path.
 
 use crate::ops::PmdId;
-use flow::{DpPort, FlowKey, RecircId, Ufid};
+use flow::{DpPort, FlowKey, RecircId, Tunnel, Ufid};
 use packet::Packet;
 
 /// Links an upcall to the packets parked behind it. The slow path returns it with the `Execute` that answers the
@@ -40,6 +40,8 @@ pub struct SflowCookie {
 pub struct IpfixCookie {
     /// Where it leaves; `NONE`: sampled as it enters.
     pub output_port: DpPort,
+    /// Whether that is a tunnel whose headers the datapath reports.
+    pub tunnel_out: bool,
     /// Number of the bridge that samples.
     pub bridge: u32,
 }
@@ -70,6 +72,8 @@ pub struct FlowSampleCookie {
     pub point: u32,
     /// Where it leaves; `NONE`: unknown.
     pub output_port: DpPort,
+    /// Whether that is a tunnel whose headers the datapath reports.
+    pub tunnel_out: bool,
     /// Direction.
     pub direction: FlowDirection,
     /// Number of the bridge that samples.
@@ -122,6 +126,8 @@ pub struct Upcall {
     pub ticket: Option<Ticket>,
     /// Time of reception, in the datapath's microseconds.
     pub received_us: u64,
+    /// Outer headers of the tunnel that a sample leaves by, if the datapath reports them ([`UserCookie::tunnel_out`]).
+    pub tunnel_out: Option<Box<Tunnel>>,
 }
 
 impl UserCookie {
@@ -131,6 +137,33 @@ impl UserCookie {
             UserCookie::Sflow(_) | UserCookie::Ipfix(_) | UserCookie::FlowSample(_) => true,
             UserCookie::SlowPath { .. } | UserCookie::Controller(_) => false,
         }
+    }
+
+    /// The tunnel whose outer headers the datapath reports with a sample.
+    pub fn tunnel_out(&self) -> Option<DpPort> {
+        match self {
+            UserCookie::Ipfix(IpfixCookie { tunnel_out: true, output_port, .. })
+            | UserCookie::FlowSample(FlowSampleCookie { tunnel_out: true, output_port, .. }) => {
+                Some(*output_port)
+            }
+            UserCookie::Ipfix(_)
+            | UserCookie::FlowSample(_)
+            | UserCookie::Sflow(_)
+            | UserCookie::SlowPath { .. }
+            | UserCookie::Controller(_) => None,
+        }
+    }
+
+    /// The same sample, with a report of that tunnel; `None` unless it leaves by it.
+    #[must_use]
+    pub fn with_tunnel_out(mut self, port: DpPort) -> Option<UserCookie> {
+        let (output_port, tunnel_out) = match &mut self {
+            UserCookie::Ipfix(cookie) => (cookie.output_port, &mut cookie.tunnel_out),
+            UserCookie::FlowSample(cookie) => (cookie.output_port, &mut cookie.tunnel_out),
+            UserCookie::Sflow(_) | UserCookie::SlowPath { .. } | UserCookie::Controller(_) => return None,
+        };
+        *tunnel_out = true;
+        (output_port == port).then_some(self)
     }
 }
 

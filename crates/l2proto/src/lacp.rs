@@ -15,6 +15,7 @@
 mod aggregator;
 mod aggregators;
 mod config;
+mod facts;
 mod frame;
 mod member;
 mod protocol;
@@ -28,6 +29,7 @@ mod tests;
 pub use aggregator::Aggregator;
 pub use aggregators::Aggregators;
 pub use config::{Claim, Config};
+pub use facts::MemberFacts;
 pub use frame::{
     FRAME_BYTES, Information, PDU_BYTES, Parsed, Pdu, STATE_NAMES, System, build, payload, state,
 };

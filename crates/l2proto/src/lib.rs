@@ -46,6 +46,13 @@ registry::link_protocols! {
     Lldp, lldp: lldp::Sessions;
 }
 
+impl Engines {
+    /// The engine of LACP, for readers of its own values.
+    pub fn aggregators(&self) -> &lacp::Aggregators {
+        &self.lacp
+    }
+}
+
 impl Protocol {
     /// Name: log module, and word of `slow_path(…)` in datapath actions.
     pub fn name(self) -> &'static str {

@@ -10,7 +10,7 @@ use dpif::actions::{Output, Sample, SetAction, TnlPush, Userspace};
 use dpif::{DpAction, UserCookie};
 use flow::{DpPort, Flow, OfPort, Tunnel};
 use openflow::msg::ipfix::IpfixStats;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::Mutex;
 
@@ -23,7 +23,12 @@ pub struct BridgeIpfix {
     pub input: bool,
     /// Packets that leave.
     pub output: bool,
+    /// The datapath reports the outer headers of tunnels that they leave by.
+    pub tunnels: bool,
 }
+
+/// Tunnels in records of IPFIX: type in the database; type of the record, IP protocol, bytes of the key.
+const IPFIX_TUNNELS: [(&str, u8, u8, u8); 3] = [("vxlan", 1, 17, 3), ("gre", 2, 47, 4), ("geneve", 7, 17, 3)];
 
 /// A port as records show it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,8 +39,18 @@ pub struct SampledPort {
     pub name: String,
     /// Its OpenFlow number.
     pub of_port: OfPort,
-    /// Its type in the database, of a tunnel.
-    pub tunnel: Option<String>,
+    /// Its type in the database.
+    pub type_name: String,
+}
+
+impl SampledPort {
+    /// Its tunnel in records of IPFIX, if they have its type: type, IP protocol, bytes of the key.
+    pub fn ipfix_tunnel(&self) -> Option<(u8, u8, u8)> {
+        IPFIX_TUNNELS
+            .iter()
+            .find(|(known, ..)| *known == self.type_name)
+            .map(|(_, kind, protocol, key)| (*kind, *protocol, *key))
+    }
 }
 
 /// Counters of a bridge's exporters of IPFIX: those of all packets, and those of sets of collectors by number. Equal only to
@@ -60,6 +75,8 @@ pub struct Sampling {
     pub ipfix: Option<BridgeIpfix>,
     /// Whether the action `sample` has collectors of IPFIX.
     pub flows: bool,
+    /// Sets of collectors that show the outer headers of tunnels.
+    pub tunnel_sets: BTreeSet<u32>,
     /// Groups of local readers (`psample`), by the number of the set of collectors in the action `sample`.
     pub local_groups: BTreeMap<u32, u32>,
     /// A flow that only samples ends with a drop that is counted.
@@ -68,6 +85,13 @@ pub struct Sampling {
     pub ports: BTreeMap<DpPort, SampledPort>,
     /// Counters of its exporters of IPFIX.
     pub counters: IpfixCounters,
+}
+
+impl Sampling {
+    /// Whether records have the outer headers of a port.
+    pub(crate) fn shows_tunnel(&self, port: DpPort) -> bool {
+        self.ports.get(&port).is_some_and(|port| port.ipfix_tunnel().is_some())
+    }
 }
 
 /// A sampled packet.
@@ -96,7 +120,7 @@ pub struct Sampled {
 pub struct SampledPath {
     /// Whether a port gets it.
     pub has_output: bool,
-    /// Its only output is by this tunnel, whose IP protocol is this (0: unknown).
+    /// Its only output, or the one where it is sampled, is by this tunnel, whose IP protocol is this (0: unknown).
     pub tunnel: Option<(Tunnel, u8)>,
     /// The last port of its actions.
     pub port: Option<DpPort>,

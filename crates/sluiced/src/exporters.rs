@@ -10,6 +10,7 @@ mod sockets;
 mod thread;
 
 use crate::instances::Instance;
+use crate::link_protocols::LinkReader;
 use dpif::Provider;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
@@ -105,6 +106,7 @@ pub(crate) struct Exporters {
     shared: Arc<Shared>,
     parker: Option<Parker>,
     thread: Option<JoinHandle<()>>,
+    links: LinkReader,
     bridges: BTreeMap<BridgeId, Exporting>,
 }
 
@@ -132,11 +134,13 @@ impl Export {
             probability: probability(ipfix.sampling),
             input: ipfix.input,
             output: ipfix.output,
+            tunnels: ipfix.tunnels,
         });
         Sampling {
             sflow,
             ipfix,
             flows: self.ipfix.is_some() || !self.sets.is_empty(),
+            tunnel_sets: self.sets.iter().filter(|(_, set)| set.tunnels).map(|(number, _)| *number).collect(),
             local_groups: self.local_groups.clone(),
             explicit_drops: self.explicit_drops,
             ports: BTreeMap::new(),
@@ -146,8 +150,8 @@ impl Export {
 }
 
 impl Exporters {
-    /// Without bridges that export.
-    pub(crate) fn new() -> Exporters {
+    /// Without bridges that export. `links` has the members of aggregates.
+    pub(crate) fn new(links: LinkReader) -> Exporters {
         let parker = Parker::new();
         let shared = Arc::new(Shared {
             samples: BoundedQueue::new(WAITING_MAX),
@@ -156,7 +160,7 @@ impl Exporters {
             stop: AtomicBool::new(false),
             wake: parker.unparker().clone(),
         });
-        Exporters { shared, parker: Some(parker), thread: None, bridges: BTreeMap::new() }
+        Exporters { shared, parker: Some(parker), thread: None, links, bridges: BTreeMap::new() }
     }
 
     /// Takes the samples of handlers.
@@ -223,10 +227,10 @@ impl Exporters {
     fn send(&mut self, request: Request) {
         lock(&self.shared.requests).push_back(request);
         if let Some(parker) = self.parker.take() {
-            let shared = self.shared.clone();
+            let (shared, links) = (self.shared.clone(), self.links.clone());
             let run = move || {
                 sys::confine::enter(Kind::Exporters, &[]);
-                thread::run(&shared, &parker);
+                thread::run(&shared, &parker, links);
             };
             match std::thread::Builder::new().name(THREAD.into()).spawn(run) {
                 Ok(thread) => self.thread = Some(thread),

@@ -18,6 +18,7 @@ use crate::instances::Instance;
 use crate::slowpath::translating_thread;
 use dpif::Provider;
 use flow::OfPort;
+use l2proto::lacp::MemberFacts;
 use l2proto::protocol::{LinkPort, LinkState, Status, TrunkChange};
 use l2proto::{Engines, LinkSettings, Protocol};
 use ofproto::backer::Backer;
@@ -83,6 +84,8 @@ enum Request {
     Counters(Vec<(SessionName, u64)>),
     /// A command of a protocol, by its number, with its arguments.
     Command(Protocol, usize, Vec<String>, SyncSender<Result<String, String>>),
+    /// Values of members of aggregates, by interface.
+    Members(Vec<String>, SyncSender<BTreeMap<String, MemberFacts>>),
     /// Answers when all that is due now, and was sent before, is done.
     Pass(SyncSender<()>),
     /// Does what is due, and stops.
@@ -141,6 +144,13 @@ impl Shared {
         lock(&self.requests).pop_front()
     }
 
+    /// Asks the thread, which runs.
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, String> {
+        let (answer, answered): (SyncSender<T>, Receiver<T>) = sync_channel(1);
+        self.send(request(answer));
+        answered.recv_timeout(ASK_LIMIT).map_err(|_| format!("the thread {THREAD} did not answer"))
+    }
+
     fn report(&self, name: SessionName, report: Option<Report>) {
         lock(&self.reports).insert(name, report);
         self.wake_for_reports();
@@ -156,6 +166,23 @@ impl Shared {
         if !self.has_reports.swap(true, Ordering::AcqRel) {
             (self.wake_main)();
         }
+    }
+}
+
+/// Reads values of sessions for other threads.
+#[derive(Clone)]
+pub(crate) struct LinkReader(Arc<Shared>);
+
+impl LinkReader {
+    /// Values of the members of aggregates among these interfaces, which have sessions of LACP.
+    pub(crate) fn members(&self, interfaces: Vec<String>) -> BTreeMap<String, MemberFacts> {
+        if interfaces.is_empty() {
+            return BTreeMap::new();
+        }
+        self.0.ask(|answer| Request::Members(interfaces, answer)).unwrap_or_else(|e| {
+            log::error!(target: "sflow", "{e}");
+            BTreeMap::new()
+        })
     }
 }
 
@@ -230,6 +257,11 @@ impl LinkProtocols {
             lost_before: BTreeMap::new(),
             formers: BTreeMap::new(),
         }
+    }
+
+    /// A reader for another thread.
+    pub(crate) fn reader(&self) -> LinkReader {
+        LinkReader(self.shared.clone())
     }
 
     /// Gives the ports of a bridge their sessions, before the table is published: new, changed and ended ones.
@@ -442,14 +474,14 @@ impl LinkProtocols {
             let now_ms = sys::clock::monotonic_ms();
             return Engines::default().run(protocol, command, args, now_ms);
         }
-        self.ask(|answer| Request::Command(protocol, command, args.to_vec(), answer))?
+        self.shared.ask(|answer| Request::Command(protocol, command, args.to_vec(), answer))?
     }
 
     /// Waits until the thread has done what is due, and followed all earlier messages: it holds no datapath of an ended
     /// session any more.
     pub(crate) fn pass(&self) {
         if self.thread.is_some()
-            && let Err(e) = self.ask(Request::Pass)
+            && let Err(e) = self.shared.ask(Request::Pass)
         {
             log::error!(target: "bridge", "{e}");
         }
@@ -460,12 +492,6 @@ impl LinkProtocols {
         let of_protocol = self.attached.iter().filter(|((_, p), _)| *p == protocol);
         let now: u64 = of_protocol.map(|(_, attached)| attached.session.lost()).sum();
         self.lost_before.get(&protocol).copied().unwrap_or(0) + now
-    }
-
-    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, String> {
-        let (answer, answered): (SyncSender<T>, Receiver<T>) = sync_channel(1);
-        self.shared.send(request(answer));
-        answered.recv_timeout(ASK_LIMIT).map_err(|_| format!("the thread {THREAD} did not answer"))
     }
 }
 

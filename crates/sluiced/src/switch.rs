@@ -75,9 +75,10 @@ pub struct Switch {
     stale_links: BTreeSet<String>,
     facts: FactKeeper,
     openflow: OpenFlow,
+    /// Ends before the thread that it asks.
+    exporters: Exporters,
     link_protocols: LinkProtocols,
     bonds: Bonds,
-    exporters: Exporters,
     applied_once: bool,
     state: State,
     next_retry_ms: u64,
@@ -118,7 +119,7 @@ impl Switch {
         if let Some(inherited) = inherited {
             handover::succeed_sessions(&mut link_protocols, &inherited.sessions);
         }
-        let exporters = Exporters::new();
+        let exporters = Exporters::new(link_protocols.reader());
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let mut supported = SupportedTypes::userspace();
         if config.kernel {

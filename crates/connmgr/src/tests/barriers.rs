@@ -22,6 +22,7 @@ fn miss() -> Box<Upcall> {
         rx_port: DpPort(1),
         ticket: Some(Ticket(9)),
         received_us: 0,
+        tunnel_out: None,
     })
 }
 

@@ -246,6 +246,7 @@ impl Executor {
             rx_port,
             ticket: None,
             received_us: self.now_us,
+            tunnel_out: None,
         });
         match io.upcall(upcall) {
             Ok(()) => self.ports.ledger.upcalled += 1,

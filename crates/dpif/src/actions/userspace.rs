@@ -6,7 +6,7 @@ use crate::slow_path::SlowReason;
 use crate::text::values::number;
 use crate::text::write::hex;
 use crate::upcall::{ControllerCookie, UserCookie};
-use flow::RecircId;
+use flow::{DpPort, RecircId};
 
 mod samples;
 
@@ -18,6 +18,7 @@ pub struct Userspace(pub UserCookie);
 mod attr {
     pub(super) const PID: u16 = 1;
     pub(super) const USERDATA: u16 = 2;
+    pub(super) const EGRESS_TUN_PORT: u16 = 3;
 }
 
 /// `OVS_ACTION_ATTR_USERSPACE`.
@@ -38,12 +39,14 @@ impl Action for Userspace {
         None
     }
 
-    fn format(&self, _names: &dyn PortNames) -> String {
-        format!("userspace(pid=0,{})", format_cookie(&self.0))
+    fn format(&self, names: &dyn PortNames) -> String {
+        let tunnel =
+            self.0.tunnel_out().map(|port| format!(",tunnel_out_port={}", samples::format_port(port, names)));
+        format!("userspace(pid=0,{}{})", format_cookie(&self.0, names), tunnel.unwrap_or_default())
     }
 
-    fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<Userspace, TextError> {
-        let mut cookie = None;
+    fn parse(item: &Item<'_>, parser: &Parser<'_>) -> Result<Userspace, TextError> {
+        let (mut cookie, mut tunnel_out) = (None, None);
         for field in item.args()? {
             match field.name {
                 "pid" => {
@@ -51,10 +54,11 @@ impl Action for Userspace {
                 }
                 "slow_path" => cookie = Some(UserCookie::SlowPath { reasons: parse_reasons(field)? }),
                 "sFlow" => cookie = Some(UserCookie::Sflow(samples::parse_sflow(field)?)),
-                "ipfix" => cookie = Some(UserCookie::Ipfix(samples::parse_ipfix(field)?)),
-                "flow_sample" => cookie = Some(UserCookie::FlowSample(samples::parse_flow(field)?)),
+                "ipfix" => cookie = Some(UserCookie::Ipfix(samples::parse_ipfix(field, parser)?)),
+                "flow_sample" => cookie = Some(UserCookie::FlowSample(samples::parse_flow(field, parser)?)),
                 // The slow path finds the actions of a sample by itself.
                 "actions" => {}
+                "tunnel_out_port" => tunnel_out = Some(samples::parse_port(field, parser)?),
                 "controller" => cookie = Some(UserCookie::Controller(parse_controller(field)?)),
                 _ => return Err(field.unknown(item.name)),
             }
@@ -65,7 +69,8 @@ impl Action for Userspace {
                     .into(),
             )
         })?;
-        Ok(Userspace(cookie))
+        with_tunnel_out(cookie, tunnel_out)
+            .ok_or_else(|| TextError("userspace: tunnel_out_port: not the output_port of a sample".into()))
     }
 
     fn write(&self, out: &mut AttrWriter, writer: &Writer<'_>) -> Result<(), ActionError> {
@@ -74,19 +79,25 @@ impl Action for Userspace {
         out.nested(ATTR, |out| {
             out.u32(attr::PID, context.upcall_pid);
             out.put(attr::USERDATA, &write_cookie(&info));
+            if let Some(port) = self.0.tunnel_out() {
+                out.u32(attr::EGRESS_TUN_PORT, port.0);
+            }
         });
         Ok(())
     }
 
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<Userspace, ActionError> {
         let inner = attr.nested()?;
-        if inner.into_iter().any(|a| !matches!(a.kind, attr::PID | attr::USERDATA)) {
+        let known = |a: Attr<'_>| matches!(a.kind, attr::PID | attr::USERDATA | attr::EGRESS_TUN_PORT);
+        if !inner.into_iter().all(known) {
             return Err(ActionError::Foreign);
         }
         // The cookie does not include the destination socket.
         inner.require(attr::PID)?.u32()?;
         let userdata = inner.get(attr::USERDATA).map_or(&[][..], |a| a.content);
-        parse_cookie(userdata).map(|info| Userspace(info.cookie)).map_err(|_| ActionError::Foreign)
+        let tunnel_out = inner.get(attr::EGRESS_TUN_PORT).map(|a| a.u32()).transpose()?.map(DpPort);
+        let cookie = parse_cookie(userdata).map_err(|_| ActionError::Foreign)?.cookie;
+        with_tunnel_out(cookie, tunnel_out).ok_or(ActionError::Foreign)
     }
 
     fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
@@ -94,11 +105,16 @@ impl Action for Userspace {
     }
 }
 
-fn format_cookie(cookie: &UserCookie) -> String {
+/// The action, with a report of the tunnel that the sample leaves by; `None`: it does not leave by that one.
+fn with_tunnel_out(cookie: UserCookie, tunnel_out: Option<DpPort>) -> Option<Userspace> {
+    tunnel_out.map_or(Some(cookie), |port| cookie.with_tunnel_out(port)).map(Userspace)
+}
+
+fn format_cookie(cookie: &UserCookie, names: &dyn PortNames) -> String {
     match cookie {
         UserCookie::Sflow(c) => samples::format_sflow(c),
-        UserCookie::Ipfix(c) => format!("ipfix(output_port={})", c.output_port.0),
-        UserCookie::FlowSample(c) => samples::format_flow(c),
+        UserCookie::Ipfix(c) => format!("ipfix(output_port={})", samples::format_port(c.output_port, names)),
+        UserCookie::FlowSample(c) => samples::format_flow(c, names),
         UserCookie::SlowPath { reasons } => {
             let named: Vec<&str> = SlowReason::of(*reasons).map(SlowReason::name).collect();
             if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }

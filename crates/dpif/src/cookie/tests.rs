@@ -104,8 +104,23 @@ proptest! {
     }
 }
 
+/// Actions that sample with cookies of [`sample_cookies`], some with a report of the tunnel.
+pub(crate) fn sample_actions(
+    vlan_tci: impl Strategy<Value = u16>,
+    bridge: impl Strategy<Value = u32> + Clone,
+) -> impl Strategy<Value = UserCookie> {
+    (sample_cookies(vlan_tci, bridge), any::<bool>()).prop_map(|(cookie, reports)| {
+        let port = match cookie {
+            UserCookie::Ipfix(c) => c.output_port,
+            UserCookie::FlowSample(c) => c.output_port,
+            UserCookie::Sflow(_) | UserCookie::SlowPath { .. } | UserCookie::Controller(_) => DpPort::NONE,
+        };
+        cookie.with_tunnel_out(port).filter(|_| reports).unwrap_or(cookie)
+    })
+}
+
 /// Cookies of samples with these tags and numbers of bridges.
-pub(crate) fn sample_cookies(
+fn sample_cookies(
     vlan_tci: impl Strategy<Value = u16>,
     bridge: impl Strategy<Value = u32> + Clone,
 ) -> impl Strategy<Value = UserCookie> {
@@ -114,7 +129,8 @@ pub(crate) fn sample_cookies(
     let sflow = (vlan_tci, any::<u32>())
         .prop_map(|(vlan_tci, output)| UserCookie::Sflow(SflowCookie { vlan_tci, output }));
     let ipfix = (any::<u32>(), bridge.clone())
-        .prop_map(|(port, bridge)| UserCookie::Ipfix(IpfixCookie { output_port: DpPort(port), bridge }));
+        .prop_map(|(port, bridge)| IpfixCookie { output_port: DpPort(port), tunnel_out: false, bridge })
+        .prop_map(UserCookie::Ipfix);
     let flow = (any::<(u16, u32, u32, u32, u32)>(), direction, bridge).prop_map(
         |((probability, collector_set, domain, point, port), direction, bridge)| {
             let output_port = DpPort(port);
@@ -124,6 +140,7 @@ pub(crate) fn sample_cookies(
                 domain,
                 point,
                 output_port,
+                tunnel_out: false,
                 direction,
                 bridge,
             })

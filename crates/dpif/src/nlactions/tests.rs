@@ -4,7 +4,7 @@ use crate::actions::{
     PopEth, PopMpls, PopNsh, PopVlan, Psample, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc,
     Userspace,
 };
-use crate::cookie::tests::sample_cookies;
+use crate::cookie::tests::sample_actions;
 use crate::cookie::{CookieInfo, write_cookie};
 use crate::slow_path::slow_reasons;
 use crate::{
@@ -544,7 +544,7 @@ fn any_action() -> impl Strategy<Value = DpAction> {
         any::<u32>().prop_map(|n| DpAction::Output(Output(DpPort(n)))),
         slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
-        sample_cookies(any::<u16>(), 0..1u32 << 24).prop_map(|a| DpAction::Userspace(Userspace(a))),
+        sample_actions(any::<u16>(), 0..1u32 << 24).prop_map(|a| DpAction::Userspace(Userspace(a))),
         any_set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),
         Just(DpAction::PopVlan(PopVlan)),

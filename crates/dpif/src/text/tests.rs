@@ -6,7 +6,7 @@ use crate::actions::{
     CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, HashAction, Meter, Output, PopEth, PopMpls,
     PopVlan, PushEth, PushMpls, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
-use crate::cookie::tests::sample_cookies;
+use crate::cookie::tests::sample_actions;
 use crate::offload::{OffloadLayer, Offloaded};
 use crate::ops::FlowStats;
 use crate::slow_path::slow_reasons;
@@ -418,7 +418,7 @@ fn action() -> impl Strategy<Value = DpAction> {
         slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
         // Texts show a tag or none, and no bridge.
-        sample_cookies(prop_oneof![Just(0u16), any::<u16>().prop_map(|tci| tci | 0x1000)], Just(0u32))
+        sample_actions(prop_oneof![Just(0u16), any::<u16>().prop_map(|tci| tci | 0x1000)], Just(0u32))
             .prop_map(|a| DpAction::Userspace(Userspace(a))),
         set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),

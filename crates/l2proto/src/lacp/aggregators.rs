@@ -5,6 +5,7 @@
 
 use super::aggregator::Aggregator;
 use super::config::{Config, PortConfig};
+use super::facts::MemberFacts;
 use super::frame::System;
 use super::member::{Effect, Member};
 use super::rate::Rate;
@@ -95,6 +96,13 @@ impl Aggregators {
     /// A member.
     pub fn member(&self, id: SessionId) -> Option<&Member> {
         self.of_member(id)?.member(id)
+    }
+
+    /// Values of the member of an interface for management systems.
+    pub fn facts(&self, interface: &str) -> Option<MemberFacts> {
+        let id = self.find(interface)?;
+        let aggregator = self.of_member(id)?;
+        Some(aggregator.facts(aggregator.member(id)?))
     }
 
     /// The effect of a member; `None` without it.

@@ -6,9 +6,9 @@ use crate::message::split;
 use crate::raw::{self, BATCH_MAX, Received};
 use crate::socket::{Asked, NlRequest, Socket};
 use dpif::cookie::{CookieError, CookieInfo, parse_cookie};
-use flow::FlowKey;
-use flow::nlattr::AttrError;
-use flow::nlkey::{Fitness, parse_key};
+use flow::nlattr::{AttrError, Attrs};
+use flow::nlkey::{Fitness, parse_key, parse_tunnel};
+use flow::{FlowKey, Tunnel};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -82,6 +82,12 @@ impl<'a> RawUpcall<'a> {
     /// The attributes are malformed.
     pub fn flow_key(&self, vlan_limit: u8) -> Result<(FlowKey, Fitness), AttrError> {
         parse_key(self.key, vlan_limit)
+    }
+
+    /// Outer headers of the tunnel that the packet leaves by, if the action requested and the kernel reports them well formed.
+    pub fn tunnel_out(&self) -> Option<Tunnel> {
+        let attrs = Attrs::parse(self.egress_tunnel?).ok()?;
+        parse_tunnel(attrs).ok().map(|(outer, _)| outer.tunnel)
     }
 
     /// The cookie of a userspace action; `None` for a miss.

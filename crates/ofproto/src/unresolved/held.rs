@@ -47,7 +47,9 @@ impl HeldPacket {
         let mut packet = Packet::from_slice(upcall.packet.data());
         packet.offload = upcall.packet.offload;
         let Upcall { kind, key, ufid, pmd, rx_port, received_us, .. } = *upcall;
-        let upcall = Upcall { kind, packet, key, ufid, pmd, rx_port, ticket: None, received_us };
+        // Samples do not wait.
+        let upcall =
+            Upcall { kind, packet, key, ufid, pmd, rx_port, ticket: None, received_us, tunnel_out: None };
         HeldPacket { upcall, cache, actions, until_ms: now_ms + HELD_MS }
     }
 }

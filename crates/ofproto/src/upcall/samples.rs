@@ -10,12 +10,12 @@ use dpif::{FlowSampleCookie, IpfixCookie, Upcall, UserCookie};
 use flow::{DpPort, OfPort};
 
 /// Hands a sampled packet to the exporters, with the path that its actions take. The path comes from a translation without
-/// effects; the sample of a packet that leaves has none.
+/// effects; that of a packet that leaves is its output.
 pub(super) fn sampled(backer: &Backer, view: &View, upcall: &Upcall, cookie: UserCookie, now_ms: u64) {
     let Some(sink) = &backer.samples else { return };
     let receiver = backer.receiver(view, &upcall.key);
     let (number, leaves_by) = match cookie {
-        UserCookie::Ipfix(IpfixCookie { bridge, output_port })
+        UserCookie::Ipfix(IpfixCookie { bridge, output_port, .. })
         | UserCookie::FlowSample(FlowSampleCookie { bridge, output_port, .. }) => (bridge, output_port),
         UserCookie::Sflow(_) | UserCookie::SlowPath { .. } | UserCookie::Controller(_) => (0, DpPort::NONE),
     };
@@ -30,6 +30,7 @@ pub(super) fn sampled(backer: &Backer, view: &View, upcall: &Upcall, cookie: Use
     let mut path = SampledPath::default();
     if leaves_by != DpPort::NONE {
         (path.has_output, path.port) = (true, Some(leaves_by));
+        path.tunnel = upcall.tunnel_out.as_deref().map(|tunnel| (*tunnel, 0));
     } else if let Some(own) = own {
         let request = Request { view, bridge: own.id, flow: &flow, start: Start::Tables, trace: false };
         let t = translate(&request, &mut backer.xlate_host(false, now_ms));

@@ -112,6 +112,7 @@ pub(crate) fn miss_of(eth_type: u16, ufid: u128) -> Box<Upcall> {
         rx_port: DpPort(1),
         ticket: Some(dpif::Ticket(9)),
         received_us: 0,
+        tunnel_out: None,
     })
 }
 

@@ -31,10 +31,12 @@ impl XlateCtx<'_> {
 
     /// The packet leaves by that port, or enters the bridge.
     pub(super) fn sample_for_bridge(&mut self, output_port: DpPort) {
-        let Some(ipfix) = self.bridge.sampling.as_ref().and_then(|sampling| sampling.ipfix) else { return };
+        let Some(sampling) = &self.bridge.sampling else { return };
+        let Some(ipfix) = sampling.ipfix else { return };
         let wanted = if output_port == DpPort::NONE { ipfix.input } else { ipfix.output };
         if wanted && self.packet.flow.in_port() != OfPort::NONE {
-            let cookie = IpfixCookie { output_port, bridge: self.bridge.id.0 };
+            let tunnel_out = ipfix.tunnels && sampling.shows_tunnel(output_port);
+            let cookie = IpfixCookie { output_port, tunnel_out, bridge: self.bridge.id.0 };
             self.push_sample(ipfix.probability, UserCookie::Ipfix(cookie));
         }
     }
@@ -63,13 +65,16 @@ impl XlateCtx<'_> {
         });
         let sampled = Some(sample.port).filter(|port| *port != self.packet.flow.in_port());
         let output_port = sampled.and_then(|port| self.bridge.ports.port(port)?.dp_port);
+        let output_port = output_port.unwrap_or(DpPort::NONE);
+        let has_tunnels = sampling.tunnel_sets.contains(&sample.collector_set);
         self.commit();
         let cookie = FlowSampleCookie {
             probability: sample.probability,
             collector_set: sample.collector_set,
             domain,
             point,
-            output_port: output_port.unwrap_or(DpPort::NONE),
+            output_port,
+            tunnel_out: has_tunnels && sampling.shows_tunnel(output_port),
             direction: match sample.direction {
                 SampleDirection::ByPort => FlowDirection::ByPort,
                 SampleDirection::Ingress => FlowDirection::Ingress,

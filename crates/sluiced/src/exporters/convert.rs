@@ -2,21 +2,15 @@
 
 use dpif::{FlowDirection, FlowSampleCookie, IpfixCookie, PortStats, SflowCookie};
 use flow::{DpPort, Tunnel};
+use l2proto::lacp::MemberFacts;
 use ofproto::ports::Port;
 use ofproto::sampling::{Sampled, SampledPort};
 use telemetry::ipfix::{Direction, Interface, Record};
 use telemetry::sflow::{FlowSample, PortCounters};
 use telemetry::{ipfix, sflow};
 
-/// Numbers of tunnels in records of IPFIX: type, protocol, bytes of the key.
-const TUNNELS: [(&str, u8, u8, u8); 3] = [("vxlan", 1, 17, 3), ("gre", 2, 47, 4), ("geneve", 7, 17, 3)];
 /// Speed of an interface that tells none, as in stock switches.
 const USUAL_SPEED_BPS: u64 = 100_000_000;
-
-fn tunnel_of(port: Option<&SampledPort>) -> Option<(u8, u8, u8)> {
-    let name = port?.tunnel.as_deref()?;
-    TUNNELS.iter().find(|(known, ..)| *known == name).map(|(_, kind, protocol, key)| (*kind, *protocol, *key))
-}
 
 fn sflow_tunnel(tunnel: &Tunnel, protocol: u8) -> sflow::Tunnel {
     sflow::Tunnel {
@@ -47,7 +41,9 @@ pub(super) fn flow_sample<'a>(
 ) -> FlowSample<'a> {
     let ports = &s.sampling.ports;
     let in_port = ports.get(&s.in_port);
-    let protocol_of = |port: Option<&SampledPort>| tunnel_of(port).map_or(0, |(_, protocol, _)| protocol);
+    let protocol_of = |port: Option<&SampledPort>| {
+        port.and_then(SampledPort::ipfix_tunnel).map_or(0, |(_, protocol, _)| protocol)
+    };
     let received = s.flow.tunnel();
     let tunnel_in = (received.dst != 0).then(|| sflow_tunnel(&received, protocol_of(in_port)));
     let is_single = outputs(cookie.output) == 1;
@@ -128,9 +124,17 @@ impl Selection {
             FlowDirection::ByPort if enters => Direction::Ingress,
             FlowDirection::ByPort => Direction::Egress,
         };
-        let headers = s.flow.tunnel();
+        let headers = match enters {
+            true => s.flow.tunnel(),
+            false => s.path.tunnel.map_or_else(Tunnel::default, |(tunnel, _)| tunnel),
+        };
         let port = if enters { s.in_port } else { self.output_port };
-        let kind = tunnel_of(s.sampling.ports.get(&port)).filter(|_| tunnels && headers.dst != 0);
+        let kind = s
+            .sampling
+            .ports
+            .get(&port)
+            .and_then(SampledPort::ipfix_tunnel)
+            .filter(|_| tunnels && headers.dst != 0);
         let tunnel = kind.map(|(kind, protocol, key_bytes)| ipfix::Tunnel {
             kind,
             protocol,
@@ -160,6 +164,7 @@ impl Selection {
 pub(super) fn port_counters(
     shown: &SampledPort,
     port: Option<&Port>,
+    member: Option<&MemberFacts>,
     stats: &PortStats,
     datapath_id: u64,
 ) -> PortCounters {
@@ -187,6 +192,18 @@ pub(super) fn port_counters(
         name: shown.name.clone(),
         datapath_id,
         of_port: shown.of_port.0,
-        lacp: None,
+        lacp: member.map(lacp),
+    }
+}
+
+/// Counters of a member of an aggregate for sFlow. The state that the partner's settings ask for is unknown: 0, as in OVS.
+fn lacp(member: &MemberFacts) -> sflow::Lacp {
+    let counters = member.counters;
+    sflow::Lacp {
+        actor: member.actor.0,
+        partner: member.partner.0,
+        aggregate: member.aggregate.into(),
+        states: [member.actor_admin_state, member.actor_state, 0, member.partner_state],
+        messages: [counters.received, counters.bad, counters.sent],
     }
 }

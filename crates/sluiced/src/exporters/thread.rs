@@ -4,9 +4,11 @@ use super::convert::{self, Ends, Selection};
 use super::sockets::Collectors;
 use super::{Configure, Export, Request, Shared, SharedExporter};
 use crate::instances::datapath_totals;
+use crate::link_protocols::LinkReader;
 use dpif::{Provider, UserCookie};
+use l2proto::Protocol;
 use ofproto::backer::Backer;
-use ofproto::ports::BridgeId;
+use ofproto::ports::{BridgeId, Port};
 use ofproto::sampling::{IpfixCounters, Sampled};
 use openflow::msg::ipfix::IpfixStats;
 use std::collections::BTreeMap;
@@ -55,8 +57,8 @@ struct Bridge {
 }
 
 /// All bridges that export.
-#[derive(Default)]
 struct Bridges {
+    links: LinkReader,
     by_id: BTreeMap<BridgeId, Bridge>,
     next_exporter: u32,
     datagrams: Vec<Vec<u8>>,
@@ -68,8 +70,17 @@ struct Bridges {
 }
 
 /// Runs until [`Shared::stop`] is set.
-pub(super) fn run(shared: &Shared, parker: &Parker) {
-    let mut bridges = Bridges::default();
+pub(super) fn run(shared: &Shared, parker: &Parker, links: LinkReader) {
+    let mut bridges = Bridges {
+        links,
+        by_id: BTreeMap::new(),
+        next_exporter: 0,
+        datagrams: Vec::new(),
+        next_tick_ms: 0,
+        ticks: 0,
+        lost: 0,
+        next_line_ms: 0,
+    };
     while !shared.stop.load(Ordering::Acquire) {
         while let Some(request) = shared.next_request() {
             bridges.request(request);
@@ -201,7 +212,7 @@ impl Bridges {
         self.ticks += 1;
         let first = self.by_id.iter().find(|(_, b)| b.agent.is_some()).map(|(id, _)| *id);
         for (id, bridge) in &mut self.by_id {
-            bridge.poll(self.ticks, Some(*id) == first, &mut self.datagrams);
+            bridge.poll(self.ticks, Some(*id) == first, &self.links, &mut self.datagrams);
             bridge.flush(&mut self.datagrams);
         }
     }
@@ -362,7 +373,7 @@ impl Bridge {
     }
 
     /// Adds the counters that are due: ports take turns within the interval. One bridge adds those of the switch.
-    fn poll(&mut self, tick: u64, has_totals: bool, datagrams: &mut Vec<Vec<u8>>) {
+    fn poll(&mut self, tick: u64, has_totals: bool, links: &LinkReader, datagrams: &mut Vec<Vec<u8>>) {
         let Some((agent, collectors)) = &mut self.agent else { return };
         let every_s = self.export.sflow.as_ref().map_or(0, |(sflow, _)| u64::from(sflow.polling_s));
         if every_s == 0 {
@@ -383,13 +394,21 @@ impl Bridge {
         let Some(sampling) = &bridge.sampling else { return };
         let shown = sampling.ports.iter().filter(|(_, port)| port.ifindex != 0);
         agent.keep_ports(&shown.clone().map(|(_, port)| port.ifindex).collect());
-        for (number, port) in shown {
-            if u64::from(port.ifindex) % every_s != tick % every_s {
-                continue;
-            }
-            if let Ok(stats) = self.datapath.port_stats(*number) {
-                let of_view = bridge.ports.port(port.of_port).map(|port| &**port);
-                let counters = convert::port_counters(port, of_view, &stats, self.export.datapath_id);
+        let due: Vec<_> = shown
+            .filter(|(_, port)| u64::from(port.ifindex) % every_s == tick % every_s)
+            .map(|(number, port)| (*number, port, bridge.ports.port(port.of_port).map(|port| &**port)))
+            .collect();
+        let is_member = |of_view: &Option<&Port>| {
+            let links = of_view.iter().flat_map(|port| &port.links);
+            links.into_iter().any(|link| link.claim.protocol() == Protocol::Lacp)
+        };
+        let names =
+            due.iter().filter(|(.., of_view)| is_member(of_view)).map(|(_, port, _)| port.name.clone());
+        let members = links.members(names.collect());
+        for (number, port, of_view) in due {
+            if let Ok(stats) = self.datapath.port_stats(number) {
+                let member = members.get(&port.name);
+                let counters = convert::port_counters(port, of_view, member, &stats, self.export.datapath_id);
                 agent.port(&counters, now_ms(), datagrams);
                 collectors.send(datagrams);
             }

@@ -187,7 +187,7 @@ impl LinkProtocols {
         if self.thread.is_none() {
             return Ok(());
         }
-        self.ask(Request::Hold)
+        self.shared.ask(Request::Hold)
     }
 
     /// Stops the thread as soon as it starts.
@@ -212,7 +212,7 @@ impl LinkProtocols {
         }
         let names: BTreeMap<SessionName, LinkPort> =
             self.attached.iter().map(|(name, attached)| (name.clone(), attached.port.clone())).collect();
-        self.ask(|answer| Request::Save(names, answer))
+        self.shared.ask(|answer| Request::Save(names, answer))
     }
 
     /// Takes the states of former sessions, before the first ports are attached. `saved_ago_ms`: time since
@@ -233,7 +233,7 @@ impl LinkProtocols {
             return refused;
         }
         self.start();
-        match self.ask(|answer| Request::Restore(texts, saved_ago_ms, answer)) {
+        match self.shared.ask(|answer| Request::Restore(texts, saved_ago_ms, answer)) {
             Ok(by_engine) => {
                 for ((interface, protocol), why) in by_engine {
                     refused.push(refusal(&interface, protocol.name(), &why));
@@ -268,7 +268,7 @@ impl LinkProtocols {
         if renewals.is_empty() {
             return refused;
         }
-        match self.ask(|answer| Request::Renew(renewals, saved_ago_ms, answer)) {
+        match self.shared.ask(|answer| Request::Renew(renewals, saved_ago_ms, answer)) {
             Ok(by_engine) => {
                 let reason = |((interface, protocol), why): (SessionName, String)| {
                     refusal(&interface, protocol.name(), &why)

@@ -199,6 +199,14 @@ impl Runner {
                     self.report_changed();
                     let _ = answer.try_send(reply);
                 }
+                Request::Members(interfaces, answer) => {
+                    let aggregators = self.engines.aggregators();
+                    let facts = interfaces.into_iter().filter_map(|name| {
+                        let facts = aggregators.facts(&name)?;
+                        Some((name, facts))
+                    });
+                    let _ = answer.try_send(facts.collect());
+                }
                 Request::Pass(answer) => {
                     self.pass();
                     let _ = answer.try_send(());

@@ -64,7 +64,7 @@ impl Switch {
                     ifindex: device.map_or(0, |device| device.ifindex()),
                     name: port.name.clone(),
                     of_port: port.of_port,
-                    tunnel: port.tunnel.as_ref().map(|_| port.type_name.clone()),
+                    type_name: port.type_name.clone(),
                 };
                 Some((port.dp_port?, shown))
             });

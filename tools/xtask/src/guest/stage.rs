@@ -80,6 +80,7 @@ const QUICK: &[GuestTest] = &[
             "kernel_ct::sources_and_destinations_are_translated",
             "kernel::established_traffic_survives_a_kill",
             "kernel::hosts_reach_each_other_and_stock_tools_agree",
+            "kernel::samples_show_the_tunnels_that_packets_leave_by",
             "kernel_queues::set_queue_chooses_the_class_of_the_port",
             "qos::kernels_take_the_disciplines",
             "qos::the_kernel_polices",

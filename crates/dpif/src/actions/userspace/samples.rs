@@ -1,6 +1,7 @@
 //! Text of cookies of samples.
 
 use crate::actions::prelude::*;
+use crate::text::key_parse::port;
 use crate::text::values::number;
 use crate::upcall::{FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie};
 use flow::DpPort;
@@ -14,7 +15,11 @@ pub(super) fn format_sflow(c: &SflowCookie) -> String {
     format!("sFlow(vid={},pcp={},output={}),actions", c.vlan_tci & VID, c.vlan_tci >> 13, c.output)
 }
 
-pub(super) fn format_flow(c: &FlowSampleCookie) -> String {
+pub(super) fn format_port(port: DpPort, names: &dyn PortNames) -> String {
+    names.name(port).unwrap_or_else(|| port.to_string())
+}
+
+pub(super) fn format_flow(c: &FlowSampleCookie, names: &dyn PortNames) -> String {
     let direction = match c.direction {
         FlowDirection::ByPort => "",
         FlowDirection::Ingress => ",ingress",
@@ -22,8 +27,16 @@ pub(super) fn format_flow(c: &FlowSampleCookie) -> String {
     };
     format!(
         "flow_sample(probability={},collector_set_id={},obs_domain_id={},obs_point_id={},output_port={}{direction})",
-        c.probability, c.collector_set, c.domain, c.point, c.output_port.0
+        c.probability,
+        c.collector_set,
+        c.domain,
+        c.point,
+        format_port(c.output_port, names)
     )
+}
+
+pub(super) fn parse_port(field: &Item<'_>, parser: &Parser<'_>) -> Result<DpPort, TextError> {
+    port(field.value()?, parser.names).map(DpPort)
 }
 
 fn u32_of(field: &Item<'_>) -> Result<u32, TextError> {
@@ -46,24 +59,25 @@ pub(super) fn parse_sflow(item: &Item<'_>) -> Result<SflowCookie, TextError> {
     Ok(cookie)
 }
 
-pub(super) fn parse_ipfix(item: &Item<'_>) -> Result<IpfixCookie, TextError> {
-    let mut cookie = IpfixCookie { output_port: DpPort(u32::MAX), bridge: 0 };
+pub(super) fn parse_ipfix(item: &Item<'_>, parser: &Parser<'_>) -> Result<IpfixCookie, TextError> {
+    let mut cookie = IpfixCookie { output_port: DpPort(u32::MAX), tunnel_out: false, bridge: 0 };
     for field in item.args()? {
         match field.name {
-            "output_port" => cookie.output_port = DpPort(u32_of(field)?),
+            "output_port" => cookie.output_port = parse_port(field, parser)?,
             _ => return Err(field.unknown(item.name)),
         }
     }
     Ok(cookie)
 }
 
-pub(super) fn parse_flow(item: &Item<'_>) -> Result<FlowSampleCookie, TextError> {
+pub(super) fn parse_flow(item: &Item<'_>, parser: &Parser<'_>) -> Result<FlowSampleCookie, TextError> {
     let mut cookie = FlowSampleCookie {
         probability: 0,
         collector_set: 0,
         domain: 0,
         point: 0,
         output_port: DpPort(u32::MAX),
+        tunnel_out: false,
         direction: FlowDirection::ByPort,
         bridge: 0,
     };
@@ -73,7 +87,7 @@ pub(super) fn parse_flow(item: &Item<'_>) -> Result<FlowSampleCookie, TextError>
             "collector_set_id" => cookie.collector_set = u32_of(field)?,
             "obs_domain_id" => cookie.domain = u32_of(field)?,
             "obs_point_id" => cookie.point = u32_of(field)?,
-            "output_port" => cookie.output_port = DpPort(u32_of(field)?),
+            "output_port" => cookie.output_port = parse_port(field, parser)?,
             "ingress" => cookie.direction = FlowDirection::Ingress,
             "egress" => cookie.direction = FlowDirection::Egress,
             _ => return Err(field.unknown(item.name)),

@@ -5,7 +5,7 @@ use crate::helpers::{vsctl, wait_until};
 use testkit::{require_netns, require_programs};
 
 /// A message of system 02:00:00:00:00:`system`, in hexadecimal digits. `tag` is a VLAN tag or empty.
-fn frame(tag: &str, subtype: u8, system: u8, state: u8) -> String {
+pub(super) fn frame(tag: &str, subtype: u8, system: u8, state: u8) -> String {
     let actor = format!("0114{:04x}0200000000{system:02x}000700c80001{state:02x}000000", 100);
     let partner = "0214fffeaa55aa5500010001ffff00013d000000";
     let head = format!("0180c2000002020000000099{tag}8809{subtype:02x}01");

@@ -58,7 +58,16 @@ const FROM_5_TO_7: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07)";
 
 impl Lab {
     fn new() -> Lab {
-        let lab = Lab::empty();
+        Lab::with("--enable-dummy")
+    }
+
+    /// Every device is a dummy, also a tunnel.
+    fn overriding() -> Lab {
+        Lab::with("--enable-dummy=override")
+    }
+
+    fn with(mode: &str) -> Lab {
+        let lab = Lab::bare(mode);
         let bridge = "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=standalone \
              other_config:datapath-id=fedcba9876543210 other_config:hwaddr=aa:55:aa:55:00:00";
         vsctl(&lab.daemon, &format!("{bridge} {ADD_PORTS}"));
@@ -67,8 +76,12 @@ impl Lab {
     }
 
     fn empty() -> Lab {
+        Lab::bare("--enable-dummy")
+    }
+
+    fn bare(mode: &str) -> Lab {
         let netns = Netns::new("dummy").unwrap();
-        let daemon = spec(&netns).args(["--enable-dummy"]).start().unwrap();
+        let daemon = spec(&netns).args([mode]).start().unwrap();
         Lab { _netns: netns, daemon }
     }
 
@@ -342,8 +355,7 @@ fn frames_are_captured_and_cross_streams() {
 #[test]
 fn override_replaces_every_device_by_a_dummy() {
     require!();
-    let netns = Netns::new("dummy").unwrap();
-    let daemon = spec(&netns).args(["--enable-dummy=override"]).start().unwrap();
+    let Lab { _netns, daemon } = Lab::bare("--enable-dummy=override");
     vsctl(
         &daemon,
         "add-br br0 -- add-port br0 p1 -- add-port br0 t1 -- set Interface t1 type=tap \
