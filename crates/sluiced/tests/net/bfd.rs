@@ -18,6 +18,9 @@ fn status(daemon: &Daemon, interface: &str) -> String {
     vsctl(daemon, &format!("get Interface {interface} bfd_status"))
 }
 
+/// Flaps of a failure and a recovery at most: a busy machine adds some.
+const FLAPS_MAX: u64 = 6;
+
 fn flap_count(daemon: &Daemon, interface: &str) -> u64 {
     vsctl(daemon, &format!("get Interface {interface} bfd_status:flap_count"))
         .replace('"', "")
@@ -168,6 +171,8 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     // Down and up, at both ends.
     let more = || flaps().iter().zip(flapped).all(|(now, before)| *now >= before + 2);
     wait_for(LIMIT, "the flaps to be counted", more).unwrap();
+    let few = flaps().iter().zip(flapped).all(|(now, before)| *now <= before + FLAPS_MAX);
+    assert!(few, "{:?} after {flapped:?}", flaps());
     paths[1].cut(&middle);
     for (daemon, interface) in both(&paths[1]) {
         wait_until(daemon, &format!("Interface {interface} bfd_status:state=down"));
@@ -201,13 +206,17 @@ fn groups_fail_over_between_two_of_ours() {
 }
 
 /// Sessions through tunnels of each kind, with the settings of OVN: the key is that of the flow, and BFD has none.
-fn through_tunnels(pair: &Pair) {
+fn through_tunnels(pair: &Pair, is_stock: bool) {
     let (lab, theirs, ends) = (&pair.lab, pair.there(), pair.ends());
     for (kind, more) in [("vxlan", ""), ("geneve", " bfd:oam=true bfd:check_tnl_key=true"), ("gre", "")] {
         for (daemon, remote) in ends {
             let line = tunnel("tun", kind, &format!("remote_ip={remote},key=flow"));
             vsctl(daemon, &format!("{line} {BFD}{more}"));
             assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
+        }
+        // OVS 3.1 may keep a flow from before the tunnel.
+        if is_stock {
+            appctl(theirs, "revalidator/purge");
         }
         ends.iter().for_each(|(daemon, _)| up(daemon, "tun"));
         assert_eq!(stable(&status(&lab.daemon, "tun")), stable(&status(theirs, "tun")), "{kind}");
@@ -225,13 +234,13 @@ fn through_tunnels(pair: &Pair) {
 #[test]
 fn sessions_pass_tunnels_to_open_vswitch() {
     require_overlay_to_stock!();
-    through_tunnels(&Pair::with_stock("bfd"));
+    through_tunnels(&Pair::with_stock("bfd"), true);
 }
 
 #[test]
 fn sessions_pass_tunnels_between_two_of_ours() {
     require_overlay!();
-    through_tunnels(&Pair::of_ours("bfd2"));
+    through_tunnels(&Pair::of_ours("bfd2"), false);
 }
 
 /// Geneve headers of control packets on the wire, by their sender's outer address: version, length of options, flags,
@@ -266,6 +275,7 @@ fn sessions_mark_packets_as_management_on_the_wire() {
             let line = tunnel("tun", "geneve", &format!("remote_ip={remote},key=flow"));
             vsctl(daemon, &format!("{line} {BFD} bfd:oam={oam}"));
         }
+        appctl(pair.there(), "revalidator/purge");
         ends.iter().for_each(|(daemon, _)| up(daemon, "tun"));
         let capture = Capture::start(&far.netns, &far.dev, "udp port 6081", &["-x"]).unwrap();
         let both = || {

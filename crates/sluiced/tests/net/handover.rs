@@ -433,7 +433,7 @@ fn a_monitor_watches_the_successor_and_starts_it_anew_after_a_crash() {
 
 /// Settings of sessions that a loaded machine keeps.
 const SESSIONS: &str = "lacp=active other_config:lacp-time=fast";
-const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=9";
+const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=30";
 
 #[test]
 fn neighbours_see_no_change_of_bfd_and_lacp() {
