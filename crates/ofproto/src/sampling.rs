@@ -27,8 +27,23 @@ pub struct BridgeIpfix {
     pub tunnels: bool,
 }
 
-/// Tunnels in records of IPFIX: type in the database; type of the record, IP protocol, bytes of the key.
-const IPFIX_TUNNELS: [(&str, u8, u8, u8); 3] = [("vxlan", 1, 17, 3), ("gre", 2, 47, 4), ("geneve", 7, 17, 3)];
+/// A kind of tunnel in records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunnelFacts {
+    /// Number of the type in IPFIX.
+    pub ipfix_kind: u8,
+    /// Protocol of the outer IP header.
+    pub protocol: u8,
+    /// Bytes of the key in IPFIX.
+    pub key_bytes: u8,
+}
+
+/// Tunnels that records show, by their type in the database.
+const TUNNELS: [(&str, TunnelFacts); 3] = [
+    ("vxlan", TunnelFacts { ipfix_kind: 1, protocol: 17, key_bytes: 3 }),
+    ("gre", TunnelFacts { ipfix_kind: 2, protocol: 47, key_bytes: 4 }),
+    ("geneve", TunnelFacts { ipfix_kind: 7, protocol: 17, key_bytes: 3 }),
+];
 
 /// A port as records show it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -44,12 +59,9 @@ pub struct SampledPort {
 }
 
 impl SampledPort {
-    /// Its tunnel in records of IPFIX, if they have its type: type, IP protocol, bytes of the key.
-    pub fn ipfix_tunnel(&self) -> Option<(u8, u8, u8)> {
-        IPFIX_TUNNELS
-            .iter()
-            .find(|(known, ..)| *known == self.type_name)
-            .map(|(_, kind, protocol, key)| (*kind, *protocol, *key))
+    /// Its kind of tunnel, if records show it.
+    pub fn tunnel(&self) -> Option<TunnelFacts> {
+        TUNNELS.iter().find(|(name, _)| *name == self.type_name).map(|(_, facts)| *facts)
     }
 }
 
@@ -90,7 +102,7 @@ pub struct Sampling {
 impl Sampling {
     /// Whether records have the outer headers of a port.
     pub(crate) fn shows_tunnel(&self, port: DpPort) -> bool {
-        self.ports.get(&port).is_some_and(|port| port.ipfix_tunnel().is_some())
+        self.ports.get(&port).is_some_and(|port| port.tunnel().is_some())
     }
 }
 

@@ -1,7 +1,8 @@
 //! The thread `exporters`: sends records of flows, samples and counters to collectors (NetFlow, sFlow, IPFIX).
 //!
 //! Handlers hand it samples by a bounded queue: a sample that finds no room is lost and counted, and nothing waits. The thread
-//! owns the engines ([`telemetry`]) and the sockets, which never block. It starts with the first setting that needs it, and
+//! owns the engines ([`telemetry`]) and the sockets, which never block. It waits only for the thread `link_protocols`, for
+//! counters of LACP; samples stay in the queue meanwhile. It starts with the first setting that needs it, and
 //! wakes for samples, for flows that are due, and once a second for counters. Flows of NetFlow are counted by the threads that
 //! read them; this one takes their records.
 

@@ -2,7 +2,7 @@
 //!
 //! It owns the [`Engines`](l2proto::Engines), and sleeps until the next session is due or a request arrives. Received control
 //! packets and counts of received packets come from handlers, by the queue of each session ([`LinkSession`]). Settings,
-//! commands and counters of devices come from the main loop. Frames go to a forwarding thread as packet-outs. A session that
+//! commands and counters of devices come from the main loop; the exporters ask for members of aggregates ([`LinkReader`]). Frames go to a forwarding thread as packet-outs. A session that
 //! changes the state of its port changes the translations of the port at once; the main loop learns of it by a [`Report`],
 //! for the database and the controllers.
 //!
@@ -110,7 +110,7 @@ struct Configure {
     rx_packets: u64,
 }
 
-/// State shared by main loop, handlers and the thread.
+/// State shared by main loop, handlers, exporters and the thread.
 struct Shared {
     requests: Mutex<VecDeque<Request>>,
     ready: Mutex<Vec<Arc<LinkSession>>>,
@@ -123,6 +123,8 @@ struct Shared {
     stop: AtomicBool,
     wake_thread: Unparker,
     wake_main: Box<dyn Fn() + Send + Sync>,
+    /// The thread answers.
+    is_running: AtomicBool,
     /// Called when a port's state changed.
     wake_bonds: Box<dyn Fn() + Send + Sync>,
 }
@@ -144,11 +146,18 @@ impl Shared {
         lock(&self.requests).pop_front()
     }
 
-    /// Asks the thread, which runs.
+    /// Asks the thread; waits at most [`ASK_LIMIT`].
+    ///
+    /// # Errors
+    /// The thread has ended, or does not answer.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, String> {
         let (answer, answered): (SyncSender<T>, Receiver<T>) = sync_channel(1);
         self.send(request(answer));
-        answered.recv_timeout(ASK_LIMIT).map_err(|_| format!("the thread {THREAD} did not answer"))
+        let answer = match self.is_running.load(Ordering::SeqCst) {
+            true => answered.recv_timeout(ASK_LIMIT).ok(),
+            false => None,
+        };
+        answer.ok_or_else(|| format!("the thread {THREAD} did not answer"))
     }
 
     fn report(&self, name: SessionName, report: Option<Report>) {
@@ -169,12 +178,23 @@ impl Shared {
     }
 }
 
+/// Ends the requests of a thread that ends, for any reason: nobody waits for their answers.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Ordering::SeqCst);
+        lock(&self.0.requests).clear();
+    }
+}
+
 /// Reads values of sessions for other threads.
 #[derive(Clone)]
 pub(crate) struct LinkReader(Arc<Shared>);
 
 impl LinkReader {
-    /// Values of the members of aggregates among these interfaces, which have sessions of LACP.
+    /// Values of the members of aggregates among these interfaces; others have no entry. Waits at most [`ASK_LIMIT`]. Empty
+    /// if the thread does not answer, which is logged.
     pub(crate) fn members(&self, interfaces: Vec<String>) -> BTreeMap<String, MemberFacts> {
         if interfaces.is_empty() {
             return BTreeMap::new();
@@ -242,6 +262,7 @@ impl LinkProtocols {
             reports: Mutex::default(),
             trunks: Mutex::default(),
             has_reports: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             wake_thread: parker.unparker().clone(),
             wake_main: Box::new(wake),
@@ -404,10 +425,14 @@ impl LinkProtocols {
     fn start(&mut self) {
         let Some(parker) = self.parker.take() else { return };
         let shared = self.shared.clone();
+        shared.is_running.store(true, Ordering::SeqCst);
+        let ended = Ended(shared.clone());
         let run = move || {
+            let _ended = ended;
             sys::confine::enter(Kind::Links, &[]);
             thread::Runner::new(shared, parker).run();
         };
+        // Without a thread, the guard is dropped with the closure.
         match translating_thread(THREAD.to_string()).spawn(run) {
             Ok(thread) => self.thread = Some(thread),
             Err(e) => log::error!(

@@ -663,10 +663,11 @@ impl Switch {
         if exit.handed_over {
             self.count_last();
         }
-        let Switch { instances, devices, openflow, streams, link_protocols, bonds, state, .. } = self;
+        let Switch { instances, devices, openflow, streams, exporters, link_protocols, bonds, state, .. } =
+            self;
         // Packets are still forwarded, here or by a successor.
         state.finish(exit.cleanup);
-        drop((link_protocols, bonds, openflow, streams));
+        drop((exporters, link_protocols, bonds, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {

@@ -9,9 +9,9 @@
 //! - A last fragment without payload completes its datagram in any order of arrival; OVS refuses it after the byte
 //!   before it.
 //!
-//! Callers: all forwarding threads. A fragment takes short locks: its input port's count, then the shard of its
-//! datagram's hash. Fragments leave a shard and give their places back under the shard's lock: no thread sees places
-//! taken by fragments that are gone. No lock covers all datagrams. Only a fragment that takes the place of another port
+//! Callers: all forwarding threads. A fragment takes short locks: its input port's count; then the shard of its
+//! datagram's hash and, inside it, counts. Fragments leave a shard and give their places back under the shard's lock: a
+//! thread that searches the shards finds the fragments that hold the places, except those on their way. No lock covers all datagrams. Only a fragment that takes the place of another port
 //! examines all ports with fragments and, in the worst case, all held datagrams.
 //! Memory: `max_fragments` values `T`, a list of at least one of them each.
 //!
@@ -366,19 +366,12 @@ impl<T: HeldFragment> Ipf<T> {
             let mut shard = lock(&self.shards[start.wrapping_add(i) % SHARDS]);
             let Some(list) = shard.evicted(debtor) else { continue };
             self.family(list.key.v6).evicted.fetch_add(list.held.len() as u64, Ordering::Relaxed);
-            let mut passed = false;
-            for holder in list.held.iter().map(HeldFragment::port) {
-                if !passed && holder == debtor {
-                    self.places.pass_on(debtor, port);
-                    passed = true;
-                } else {
-                    self.places.give_back(holder);
-                }
-            }
+            self.places.pass_on(debtor, port);
+            let one = list.held.iter().position(|f| f.port() == debtor);
+            let others = list.held.iter().enumerate().filter(|(n, _)| Some(*n) != one);
+            others.for_each(|(_, f)| self.places.give_back(f.port()));
             evicted.extend(list.held);
-            if passed {
-                return true;
-            }
+            return true;
         }
         false
     }

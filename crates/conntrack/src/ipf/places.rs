@@ -88,10 +88,11 @@ impl Places {
         }
     }
 
-    /// Gives a place of `from` to `to`: it is free at no time, and no other port can take it.
+    /// Gives a place of `from`, which has one, to `to`: it is free at no time, and no other port can take it.
     pub(super) fn pass_on(&self, from: u32, to: u32) {
-        self.discharge(from);
-        self.charge(to);
+        if self.discharge(from) {
+            self.charge(to);
+        }
     }
 
     /// Whether the port had a place.

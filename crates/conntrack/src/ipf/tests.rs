@@ -550,7 +550,7 @@ fn a_port_gets_its_share_beside_threads_that_take_every_place() {
         let cut = |id: u16, n: usize| Cut { id, start: 1208 * n, more: n < 2, payload: &body, ..CUT }.bit(3);
         let mut evicted = Vec::new();
         let pieces = (0..5000).flat_map(|id| [(id, 0), (id, 1), (id, 2)]);
-        // One that the flood does not outlive.
+        // Its deadline is later than any time passed to `expire`.
         let take = |(id, n)| ipf.take(cut(id, n), 3, 2 * TIMEOUT_MS, &mut evicted);
         let refused = pieces.map(take).filter(|t| matches!(t, Taken::Refused(..))).count();
         done.store(true, Ordering::Relaxed);

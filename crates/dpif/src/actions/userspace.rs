@@ -105,7 +105,7 @@ impl Action for Userspace {
     }
 }
 
-/// The action, with a report of the tunnel that the sample leaves by; `None`: it does not leave by that one.
+/// The action, with a report of the tunnel by which the sample leaves. `None`: the cookie has another output port, or none.
 fn with_tunnel_out(cookie: UserCookie, tunnel_out: Option<DpPort>) -> Option<Userspace> {
     tunnel_out.map_or(Some(cookie), |port| cookie.with_tunnel_out(port)).map(Userspace)
 }

@@ -98,7 +98,7 @@ impl Aggregators {
         self.of_member(id)?.member(id)
     }
 
-    /// Values of the member of an interface for management systems.
+    /// Values of the member of an interface for management systems; `None` without it.
     pub fn facts(&self, interface: &str) -> Option<MemberFacts> {
         let id = self.find(interface)?;
         let aggregator = self.of_member(id)?;

@@ -14,13 +14,13 @@ pub struct MemberFacts {
     pub partner: MacAddr,
     /// Key of the aggregator.
     pub aggregate: u16,
-    /// State that the settings ask for: one member aggregates too.
+    /// State that the settings request. AGGREGATION is always set, as in OVS.
     pub actor_admin_state: u8,
     /// State of this end.
     pub actor_state: u8,
     /// State of the partner.
     pub partner_state: u8,
-    /// Counters.
+    /// Counters of messages.
     pub counters: Counters,
 }
 

@@ -84,7 +84,7 @@ impl<'a> RawUpcall<'a> {
         parse_key(self.key, vlan_limit)
     }
 
-    /// Outer headers of the tunnel that the packet leaves by, if the action requested and the kernel reports them well formed.
+    /// Outer headers of the tunnel by which the packet leaves. `None`: not requested, not reported, or malformed.
     pub fn tunnel_out(&self) -> Option<Tunnel> {
         let attrs = Attrs::parse(self.egress_tunnel?).ok()?;
         parse_tunnel(attrs).ok().map(|(outer, _)| outer.tunnel)

@@ -10,7 +10,7 @@ use dpif::{FlowSampleCookie, IpfixCookie, Upcall, UserCookie};
 use flow::{DpPort, OfPort};
 
 /// Hands a sampled packet to the exporters, with the path that its actions take. The path comes from a translation without
-/// effects; that of a packet that leaves is its output.
+/// effects. A packet that is sampled as it leaves has one output.
 pub(super) fn sampled(backer: &Backer, view: &View, upcall: &Upcall, cookie: UserCookie, now_ms: u64) {
     let Some(sink) = &backer.samples else { return };
     let receiver = backer.receiver(view, &upcall.key);

@@ -14,7 +14,7 @@ use dpif::actions::{Output, Trunc};
 use dpif::{DpAction, SetAction, TunnelKind};
 use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_port};
-use flow::{DpPort, Flow, OfPort, OuterHeaders, TableId, TunMetadata, TunnelOptions, Wide};
+use flow::{DpPort, Flow, OfPort, OuterHeaders, TableId, TunMetadata, Tunnel, TunnelOptions, Wide};
 use ofp_actions::ControllerAction;
 use packet::headers as h;
 use std::sync::Arc;
@@ -234,6 +234,14 @@ impl XlateCtx<'_> {
         }
         self.commit();
         self.packet.flow.pkt_mark = mark;
+        self.set_tunnel(config, outer);
+        self.sample_for_bridge(dp_port);
+        self.push_output(dp_port);
+        true
+    }
+
+    /// Sets outer headers for a datapath port that encapsulates, unless the packet has them.
+    pub(super) fn set_tunnel(&mut self, config: &TunnelConfig, outer: Tunnel) {
         let sent = if config.kind == TunnelKind::Geneve { self.sent_metadata() } else { None };
         if self.packet.base.tunnel() != outer || self.packet.base.tun_options() != sent {
             self.packet.base.set_tunnel(&outer);
@@ -243,9 +251,6 @@ impl XlateCtx<'_> {
                 .actions
                 .push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
         }
-        self.sample_for_bridge(dp_port);
-        self.push_output(dp_port);
-        true
     }
 
     /// The tunnel metadata of the packet. Metadata that it came with is examined.

@@ -2,7 +2,8 @@
 
 use super::ctx::XlateCtx;
 use crate::ports::Port;
-use crate::sampling::{is_sampling, outputs};
+use crate::sampling::{Sampling, is_sampling, outputs};
+use crate::tunnel::TunnelHeaders;
 use dpif::actions::{DropAction, Meter, Psample, Sample, Userspace};
 use dpif::{DpAction, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, UserCookie};
 use flow::{DpPort, OfPort};
@@ -63,28 +64,58 @@ impl XlateCtx<'_> {
             let cookie = [domain.to_be_bytes(), point.to_be_bytes()].concat().into();
             Psample { group, cookie }
         });
-        let sampled = Some(sample.port).filter(|port| *port != self.packet.flow.in_port());
-        let output_port = sampled.and_then(|port| self.bridge.ports.port(port)?.dp_port);
-        let output_port = output_port.unwrap_or(DpPort::NONE);
-        let has_tunnels = sampling.tunnel_sets.contains(&sample.collector_set);
+        let output_port = self.sampled_output(sample);
+        let cookie = output_port.filter(|_| sampling.flows);
+        if cookie.is_none() && local.is_none() {
+            return;
+        }
         self.commit();
-        let cookie = FlowSampleCookie {
+        let tunnel_out = cookie.is_some_and(|port| self.set_sampled_tunnel(sample, &sampling, port));
+        let cookie = cookie.map(|output_port| FlowSampleCookie {
             probability: sample.probability,
             collector_set: sample.collector_set,
             domain,
             point,
             output_port,
-            tunnel_out: has_tunnels && sampling.shows_tunnel(output_port),
+            tunnel_out,
             direction: match sample.direction {
                 SampleDirection::ByPort => FlowDirection::ByPort,
                 SampleDirection::Ingress => FlowDirection::Ingress,
                 SampleDirection::Egress => FlowDirection::Egress,
             },
             bridge: self.bridge.id.0,
-        };
+        });
         let probability = u32::from(sample.probability);
-        let cookie = sampling.flows.then_some(UserCookie::FlowSample(cookie));
-        self.push_samples(probability << 16 | probability, local, cookie);
+        self.push_samples(probability << 16 | probability, local, cookie.map(UserCookie::FlowSample));
+    }
+
+    /// The datapath port by which a packet of the action `sample` leaves; `NONE`: it enters. `None`: the port is unknown.
+    fn sampled_output(&mut self, sample: &SampleFlow) -> Option<DpPort> {
+        if sample.port == OfPort::NONE || sample.port == self.packet.flow.in_port() {
+            return Some(DpPort::NONE);
+        }
+        let output_port = self.bridge.ports.port(sample.port).and_then(|port| port.dp_port);
+        if output_port.is_none() {
+            let number = sample.port.0 as u16;
+            self.record.trace.error(|| format!("can't use unknown port {number} in flow sample action"));
+        }
+        output_port
+    }
+
+    /// Sets the outer headers of the tunnel that the action `sample` names, if records show them: a datapath that
+    /// encapsulates by its ports completes and reports them.
+    fn set_sampled_tunnel(&mut self, sample: &SampleFlow, sampling: &Sampling, output_port: DpPort) -> bool {
+        if !sampling.tunnel_sets.contains(&sample.collector_set) || !sampling.shows_tunnel(output_port) {
+            return false;
+        }
+        let bridge = self.bridge.clone();
+        let config = bridge.ports.port(sample.port).and_then(|port| port.tunnel.as_ref());
+        if let Some(config) = config.filter(|_| self.native().is_none())
+            && let Some(outer) = config.wrap(&self.packet.flow, &mut self.record.wc)
+        {
+            self.set_tunnel(config, outer);
+        }
+        true
     }
 
     /// Sends up that part of the packets, limited by the meter of the slow path.

@@ -4,7 +4,7 @@ use dpif::{FlowDirection, FlowSampleCookie, IpfixCookie, PortStats, SflowCookie}
 use flow::{DpPort, Tunnel};
 use l2proto::lacp::MemberFacts;
 use ofproto::ports::Port;
-use ofproto::sampling::{Sampled, SampledPort};
+use ofproto::sampling::{Sampled, SampledPort, TunnelFacts};
 use telemetry::ipfix::{Direction, Interface, Record};
 use telemetry::sflow::{FlowSample, PortCounters};
 use telemetry::{ipfix, sflow};
@@ -41,9 +41,8 @@ pub(super) fn flow_sample<'a>(
 ) -> FlowSample<'a> {
     let ports = &s.sampling.ports;
     let in_port = ports.get(&s.in_port);
-    let protocol_of = |port: Option<&SampledPort>| {
-        port.and_then(SampledPort::ipfix_tunnel).map_or(0, |(_, protocol, _)| protocol)
-    };
+    let protocol_of =
+        |port: Option<&SampledPort>| port.and_then(SampledPort::tunnel).map_or(0, |tunnel| tunnel.protocol);
     let received = s.flow.tunnel();
     let tunnel_in = (received.dst != 0).then(|| sflow_tunnel(&received, protocol_of(in_port)));
     let is_single = outputs(cookie.output) == 1;
@@ -129,14 +128,10 @@ impl Selection {
             false => s.path.tunnel.map_or_else(Tunnel::default, |(tunnel, _)| tunnel),
         };
         let port = if enters { s.in_port } else { self.output_port };
-        let kind = s
-            .sampling
-            .ports
-            .get(&port)
-            .and_then(SampledPort::ipfix_tunnel)
-            .filter(|_| tunnels && headers.dst != 0);
-        let tunnel = kind.map(|(kind, protocol, key_bytes)| ipfix::Tunnel {
-            kind,
+        let kind =
+            s.sampling.ports.get(&port).and_then(SampledPort::tunnel).filter(|_| tunnels && headers.dst != 0);
+        let tunnel = kind.map(|TunnelFacts { ipfix_kind, protocol, key_bytes }| ipfix::Tunnel {
+            kind: ipfix_kind,
             protocol,
             src: headers.src,
             dst: headers.dst,

@@ -296,6 +296,10 @@ fn ipfix_requests_the_headers_of_tunnels_as_ovs_does() {
     };
     sampled("sampling_port=14,ingress");
     wanted(14, ",ingress", "");
+    sampled("sampling_port=55");
+    traces_as(&lab, "in_port=1", &dp_port(11));
+    let trace = lab.appctl("ofproto/trace br0 in_port=1");
+    assert!(trace.contains(">>>> can't use unknown port 55 in flow sample action <<<<"), "{trace}");
     sampled("sampling_port=11");
     wanted(11, "", "asked");
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
