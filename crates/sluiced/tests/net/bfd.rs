@@ -206,7 +206,7 @@ fn groups_fail_over_between_two_of_ours() {
 }
 
 /// Sessions through tunnels of each kind, with the settings of OVN: the key is that of the flow, and BFD has none.
-fn through_tunnels(pair: &Pair, is_stock: bool) {
+fn through_tunnels(pair: &Pair) {
     let (lab, theirs, ends) = (&pair.lab, pair.there(), pair.ends());
     for (kind, more) in [("vxlan", ""), ("geneve", " bfd:oam=true bfd:check_tnl_key=true"), ("gre", "")] {
         for (daemon, remote) in ends {
@@ -214,10 +214,7 @@ fn through_tunnels(pair: &Pair, is_stock: bool) {
             vsctl(daemon, &format!("{line} {BFD}{more}"));
             assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
         }
-        // OVS 3.1 may keep a flow from before the tunnel.
-        if is_stock {
-            appctl(theirs, "revalidator/purge");
-        }
+        pair.forget_flows_before_tunnel();
         ends.iter().for_each(|(daemon, _)| up(daemon, "tun"));
         assert_eq!(stable(&status(&lab.daemon, "tun")), stable(&status(theirs, "tun")), "{kind}");
         let flows = appctl(&lab.daemon, "dpctl/dump-flows");
@@ -234,13 +231,13 @@ fn through_tunnels(pair: &Pair, is_stock: bool) {
 #[test]
 fn sessions_pass_tunnels_to_open_vswitch() {
     require_overlay_to_stock!();
-    through_tunnels(&Pair::with_stock("bfd"), true);
+    through_tunnels(&Pair::with_stock("bfd"));
 }
 
 #[test]
 fn sessions_pass_tunnels_between_two_of_ours() {
     require_overlay!();
-    through_tunnels(&Pair::of_ours("bfd2"), false);
+    through_tunnels(&Pair::of_ours("bfd2"));
 }
 
 /// Geneve headers of control packets on the wire, by their sender's outer address: version, length of options, flags,
@@ -275,7 +272,7 @@ fn sessions_mark_packets_as_management_on_the_wire() {
             let line = tunnel("tun", "geneve", &format!("remote_ip={remote},key=flow"));
             vsctl(daemon, &format!("{line} {BFD} bfd:oam={oam}"));
         }
-        appctl(pair.there(), "revalidator/purge");
+        pair.forget_flows_before_tunnel();
         ends.iter().for_each(|(daemon, _)| up(daemon, "tun"));
         let capture = Capture::start(&far.netns, &far.dev, "udp port 6081", &["-x"]).unwrap();
         let both = || {

@@ -214,27 +214,28 @@ pub(crate) fn stock(netns: &Netns, dir: &RunDir) -> Vec<Daemon> {
 pub(crate) struct Pair {
     // Ended before the lab.
     daemons: Vec<Daemon>,
+    is_stock: bool,
     _dir: RunDir,
     pub(crate) lab: Lab,
 }
 
 impl Pair {
-    fn new(tag: &str, start: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) -> Pair {
+    fn new(tag: &str, is_stock: bool, start: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) -> Pair {
         let lab = Lab::new(tag);
         let dir = RunDir::new("far").unwrap();
         let daemons = start(&lab.far().netns, &dir);
         far_switch(&lab, &daemons[0]);
-        Pair { daemons, _dir: dir, lab }
+        Pair { daemons, is_stock, _dir: dir, lab }
     }
 
     /// With Open vSwitch there.
     pub(crate) fn with_stock(tag: &str) -> Pair {
-        Pair::new(tag, stock)
+        Pair::new(tag, true, stock)
     }
 
     /// With Sluice at both ends.
     pub(crate) fn of_ours(tag: &str) -> Pair {
-        Pair::new(tag, |netns, dir| vec![spec(netns, dir).start().unwrap()])
+        Pair::new(tag, false, |netns, dir| vec![spec(netns, dir).start().unwrap()])
     }
 
     /// The switch in the remote namespace.
@@ -245,6 +246,14 @@ impl Pair {
     /// Each switch, and the outer address of the other one.
     pub(crate) fn ends(&self) -> [(&Daemon, &'static str); 2] {
         [(&self.lab.daemon, THERE), (self.there(), HERE)]
+    }
+
+    /// Call it once both switches have a tunnel. OVS 3.1 may keep a flow from before it, which sends its packets to the bridge
+    /// (seen with GRE and ERSPAN, one after the other): a stock partner purges its flows.
+    pub(crate) fn forget_flows_before_tunnel(&self) {
+        if self.is_stock {
+            appctl(self.there(), "revalidator/purge");
+        }
     }
 }
 
@@ -267,9 +276,9 @@ fn far_switch(lab: &Lab, daemon: &Daemon) {
     far.netns.add_addr("br-int", "10.0.0.2/16").unwrap();
 }
 
-/// Both switches with tunnels of each kind, to each other. OVS 3.1 may keep a flow from before the tunnel, which sends its
-/// packets to the bridge (seen with GRE and ERSPAN, one after the other): `is_stock` purges its flows.
-fn each_kind(lab: &Lab, there: &Daemon, is_stock: bool) {
+/// Both switches with tunnels of each kind, to each other.
+fn each_kind(pair: &Pair) {
+    let (lab, there) = (&pair.lab, pair.there());
     for (kind, options, v6) in [
         ("vxlan", "key=5", false),
         ("vxlan", "key=5,csum=true,dst_port=8472", false),
@@ -290,9 +299,7 @@ fn each_kind(lab: &Lab, there: &Daemon, is_stock: bool) {
             vsctl(daemon, &tunnel("tun", kind, &format!("{options},remote_ip={remote}")));
             assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
         }
-        if is_stock {
-            appctl(there, "revalidator/purge");
-        }
+        pair.forget_flows_before_tunnel();
         if let Err(why) = testkit::reachable(&lab.host().netns, [10, 0, 0, 2].into(), LIMIT) {
             panic!("{why:#}\n{}", [&lab.daemon, there].map(tunnel_state).concat());
         }
@@ -318,7 +325,8 @@ const HOST_PORT: u32 = 41;
 const TUNNEL_PORT: u32 = 42;
 
 /// Both switches with tunnels of packets without Ethernet headers: received ones get the address of the host.
-fn each_bare_kind(lab: &Lab, there: &Daemon, kinds: &[(&str, &str)], is_stock: bool) {
+fn each_bare_kind(pair: &Pair, kinds: &[(&str, &str)]) {
+    let (lab, there) = (&pair.lab, pair.there());
     let (host, far) = (lab.host(), &lab.far().netns);
     let far_mac = far.run("cat", &["/sys/class/net/br-int/address"]).unwrap().stdout;
     vsctl(&lab.daemon, &format!("set Interface {} ofport_request={HOST_PORT}", host.port));
@@ -352,9 +360,7 @@ fn each_bare_kind(lab: &Lab, there: &Daemon, kinds: &[(&str, &str)], is_stock: b
             let add = ["-O", "OpenFlow15", "add-flows", "br-int", "-"];
             daemon.tool("ovs-ofctl").args(add).input(rules.as_str()).run().unwrap();
         }
-        if is_stock {
-            appctl(there, "revalidator/purge");
-        }
+        pair.forget_flows_before_tunnel();
         ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
         ping_all(far, [10, 0, 0, 1].into(), 5);
         streams(host, lab.far(), "10.0.0.2");
@@ -379,20 +385,20 @@ fn open_vswitch_is_a_partner() {
     let lab = &pair.lab;
     // It takes no large segments, and no checksums left to a device.
     lab.net.switch.run("ethtool", &["-K", &lab.far().port, "tx", "off"]).unwrap();
-    each_kind(lab, pair.there(), true);
+    each_kind(&pair);
     // Packets of its GTP-U have wrong checksums, which it drops itself.
     let kinds = BARE.into_iter().filter(|(kind, _)| *kind != "gtpu").collect::<Vec<_>>();
-    each_bare_kind(lab, pair.there(), &kinds, true);
+    each_bare_kind(&pair, &kinds);
 }
 
 #[test]
 fn two_switches_span_an_overlay() {
     require_overlay!("iperf3");
     let pair = Pair::of_ours("two");
-    each_kind(&pair.lab, pair.there(), false);
-    each_bare_kind(&pair.lab, pair.there(), &BARE, false);
+    each_kind(&pair);
+    each_bare_kind(&pair, &BARE);
     // OVS 3.1 lacks it.
-    each_bare_kind(&pair.lab, pair.there(), &[("srv6", "srv6_flowlabel=compute")], false);
+    each_bare_kind(&pair, &[("srv6", "srv6_flowlabel=compute")]);
 }
 
 /// A neighbour is asked for, and a route that changes moves the flows at once.
