@@ -2,9 +2,9 @@
 //!
 //! It owns the [`Engines`](l2proto::Engines), and sleeps until the next session is due or a request arrives. Received control
 //! packets and counts of received packets come from handlers, by the queue of each session ([`LinkSession`]). Settings,
-//! commands and counters of devices come from the main loop; the exporters ask for members of aggregates ([`LinkReader`]). Frames go to a forwarding thread as packet-outs. A session that
-//! changes the state of its port changes the translations of the port at once; the main loop learns of it by a [`Report`],
-//! for the database and the controllers.
+//! commands and counters of devices come from the main loop; the exporters ask for members of aggregates ([`LinkReader`]).
+//! Frames go to a forwarding thread as packet-outs. A session that changes the state of its port changes the translations of
+//! the port at once; the main loop learns of it by a [`Report`], for the database and the controllers.
 //!
 //! The thread starts with the first session. Each round serves a bounded number of sessions and packets, so none waits
 //! for a flood of others.

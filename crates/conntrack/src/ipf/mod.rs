@@ -11,8 +11,9 @@
 //!
 //! Callers: all forwarding threads. A fragment takes short locks: its input port's count; then the shard of its
 //! datagram's hash and, inside it, counts. Fragments leave a shard and give their places back under the shard's lock: a
-//! thread that searches the shards finds the fragments that hold the places, except those on their way. No lock covers all datagrams. Only a fragment that takes the place of another port
-//! examines all ports with fragments and, in the worst case, all held datagrams.
+//! thread that searches the shards finds the fragments that hold the places, except those on their way. No lock covers
+//! all datagrams. Only a fragment that takes the place of another port examines all ports with fragments and, in the
+//! worst case, all held datagrams.
 //! Memory: `max_fragments` values `T`, a list of at least one of them each.
 //!
 //! Omissions: fragments of one datagram may differ in their input port and in header fields beside the addresses; the
