@@ -219,6 +219,13 @@ impl Lab {
         self.central("ovn-nbctl", line).stdout.trim_end().to_string()
     }
 
+    /// Whether the northbound database has a table: newer releases of OVN have more.
+    pub(crate) fn nb_has(&self, table: &str) -> bool {
+        let run = &self.central;
+        let cmd = tool("ovn-nbctl").arg(format!("--db={}", run.db())).env("OVN_RUNDIR", run.path());
+        cmd.args(["list", table]).output().unwrap().status.success()
+    }
+
     /// Runs a command, and waits until all chassis have the change.
     pub(crate) fn apply(&self, line: &str) {
         self.nb(&format!("--wait=hv {line}"));
@@ -477,6 +484,12 @@ impl Chassis {
         let tool = self.run.tool(tool, Some(&self.netns)).limit(patience(LIMIT * 2));
         let out = tool.args(words(line)).run().unwrap();
         out.stdout.trim_end().to_string()
+    }
+
+    /// The program `sluice`, built beside the daemon, for the switch.
+    pub(crate) fn sluice(&self) -> Cmd {
+        let program = Path::new(env!("CARGO_BIN_EXE_sluiced")).with_file_name("sluice");
+        self.run.tool(program.to_str().unwrap(), Some(&self.netns))
     }
 
     /// Runs `ovs-vsctl` with the words of a line.

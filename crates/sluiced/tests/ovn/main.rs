@@ -49,7 +49,8 @@ macro_rules! probes {
 probes! {
     basics: switches_and_routers, three_chassis, dhcp_and_router_advertisements, names_are_resolved,
         neighbours_are_answered, multicast;
-    security: security_groups, rejects_and_established, meters_and_the_log, quality_of_service;
+    security: security_groups, rejects_and_established, meters_and_the_log, quality_of_service,
+        sampled_lists;
     balancers: load_balancers, health_checks, affinity;
     gateways: failover, floating_addresses, gateway_routers, too_long_for_gateways, provider_networks, learned_neighbours;
     life: migration, restarts, takeover, traces, capabilities;

@@ -1,10 +1,12 @@
-//! Access lists, meters, logs and quality of service.
+//! Access lists and their samples, meters, logs and quality of service.
 
 use std::io::ErrorKind;
 
+use std::collections::BTreeSet;
+
 use testkit::{Capture, wait_for};
 
-use crate::lab::{Kind, LIMIT, Lab, Machine};
+use crate::lab::{Kind, LIMIT, Lab, Machine, on_kernel};
 use crate::sockets::{ask, connect, serve};
 
 /// Two machines of one network on two chassis, and one more on the second.
@@ -128,4 +130,62 @@ pub(crate) fn quality_of_service(kind: Kind) {
     let received = report.stdout.split(", ").find_map(|part| part.strip_suffix(" received")).unwrap();
     let received: u32 = received.parse().unwrap();
     assert!((1..50).contains(&received), "{report:?}");
+}
+
+/// Access lists sample new and established connections for local readers.
+pub(crate) fn sampled_lists(kind: Kind) {
+    let (lab, [web, peer, stranger]) = network(kind);
+    if !lab.nb_has("Sample_Collector") {
+        return eprintln!(
+            "SKIP: security::sampled_lists: this OVN samples no access lists (24.09, SLUICE_OVN_ROOT)"
+        );
+    }
+    let _servers = [80, 81].map(|port| serve(&web, port, "web"));
+    let acl = |name: &str, matches: &str| {
+        format!(
+            "--id=@{name} create ACL direction=to-lport priority=1001 action=allow-related match='{matches}' \
+             sample_new=@new sample_est=@est -- add Logical_Switch n1 acls @{name}"
+        )
+    };
+    lab.apply(&format!(
+        "--id=@to create Sample_Collector id=1 name=local set_id=100 probability=65535 \
+         -- --id=@new create Sample metadata=4301 collectors=@to -- --id=@est create Sample metadata=4302 collectors=@to \
+         -- create Sampling_App type=acl-new id=10 -- create Sampling_App type=acl-est id=11 -- {}",
+        acl("web", "\"outport == \\\"n1h11\\\" && tcp.dst == 80 && ip4\"")
+    ));
+    let here = &lab.chassis[0];
+    // OVN installs rules that sample once their set is there. Debian's switch and tool have no local groups.
+    let set = "--id=@b get Bridge br-int -- create Flow_Sample_Collector_Set id=100 bridge=@b";
+    match kind {
+        Kind::Stock => drop(here.vsctl(set)),
+        Kind::Sluice => drop(
+            here.sluice().args(["vsctl", "--"]).args(set.split(' ')).arg("local_group_id=7").run().unwrap(),
+        ),
+    }
+    // Debian's ovs-ofctl knows no observation point in a register.
+    let rules = || here.appctl("bridge/dump-flows br-int");
+    wait_for(LIMIT, "rules that sample", || rules().contains("sample(")).unwrap();
+    assert_eq!(connect(&peer, "10.1.0.11", 80).as_deref(), Ok("web"));
+    // The kernel's samples go to its own readers.
+    if kind == Kind::Stock || on_kernel() {
+        return;
+    }
+    let reader = here.sluice().args(["sample", "--json"]).spawn().unwrap();
+    wait_for(LIMIT, "the reader", || reader.stderr().contains("listening")).unwrap();
+    let seen = || -> BTreeSet<(u64, u64, u64)> {
+        let lines = reader.stdout();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let key = |line: &serde_json::Value| {
+            ["group", "obs_domain_id", "obs_point_id"].map(|key| line[key].as_u64().unwrap())
+        };
+        // The upper byte of the domain is the application, the others are the datapath.
+        lines.map(|line| key(&line)).map(|[group, domain, point]| (group, domain >> 24, point)).collect()
+    };
+    wait_for(LIMIT, "samples of both kinds", || {
+        assert_eq!(connect(&peer, "10.1.0.11", 80).as_deref(), Ok("web"));
+        assert_eq!(connect(&stranger, "10.1.0.11", 81).as_deref(), Ok("web"));
+        seen().len() >= 2
+    })
+    .unwrap();
+    assert_eq!(seen(), BTreeSet::from([(7, 10, 4301), (7, 11, 4302)]));
 }

@@ -184,8 +184,12 @@ fn a_bridge_fails_open_to_standalone_mode() {
     assert!(lab.dump("OpenFlow10").is_empty(), "{:?}", lab.dump("OpenFlow10"));
     let _controller = testcontroller(&lab, "ptcp:6654:127.0.0.1");
     connected(&lab, true);
-    reach(&lab);
-    assert!(lab.ofctl("dump-flows br0").contains("idle_timeout=60"));
+    // The standalone flow may pass packets until then.
+    wait_for(LIMIT, "a flow of the controller", || {
+        reach(&lab);
+        lab.ofctl("dump-flows br0").contains("idle_timeout=60")
+    })
+    .unwrap();
 }
 
 /// The controller is a host of the bridge, which has no rules: only those of in-band control connect them.
