@@ -17,9 +17,8 @@ fn changed_settings(before: Option<&ThreadPlan>, now: &ThreadPlan) -> Vec<String
     let mut lines = Vec::new();
     let usual = ThreadPlan::default();
     let of = before.unwrap_or(&usual);
-    if of.perf_metrics != now.perf_metrics {
-        let state = if now.perf_metrics { "enabled" } else { "disabled" };
-        lines.push(format!("PMD performance metrics collection {state}"));
+    if of.flush_us != now.flush_us {
+        lines.push(format!("Flushing interval for tx queues set to {} us", now.flush_us));
     }
     let insert = |plan: &ThreadPlan| plan.cache.emc_insert_inv_prob.unwrap_or(EMC_INSERT_INV_PROB);
     if insert(of) != insert(now) {
@@ -27,6 +26,10 @@ fn changed_settings(before: Option<&ThreadPlan>, now: &ThreadPlan) -> Vec<String
             0 => "EMC insertion probability changed to zero".to_string(),
             n => format!("EMC insertion probability changed to 1/{n} (~{:.2}%)", 100.0 / f64::from(n)),
         });
+    }
+    if of.perf_metrics != now.perf_metrics {
+        let state = if now.perf_metrics { "enabled" } else { "disabled" };
+        lines.push(format!("PMD performance metrics collection {state}"));
     }
     if of.cache.smc_enable.unwrap_or_default() != now.cache.smc_enable.unwrap_or_default() {
         let state = if now.cache.smc_enable.unwrap_or_default() { "enabled" } else { "disabled" };
@@ -167,8 +170,16 @@ mod tests {
                 "EMC insertion probability changed to 1/50 (~2.00%)",
             ),
             (
-                ThreadPlan { perf_metrics: true, ..usual.clone() },
-                "PMD performance metrics collection enabled",
+                ThreadPlan {
+                    perf_metrics: true,
+                    flush_us: 70,
+                    cache: cache(Some(50), Some(true)),
+                    assign: RxqAssign::Group,
+                    ..usual.clone()
+                },
+                "Flushing interval for tx queues set to 70 us\nEMC insertion probability changed to 1/50 (~2.00%)\nPMD \
+                 performance metrics collection enabled\nSMC cache is enabled\nRxq to PMD assignment mode changed to: \
+                 'group'.",
             ),
         ] {
             assert_eq!(changed_settings(Some(&usual), &now).join("\n"), expected);

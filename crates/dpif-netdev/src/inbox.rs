@@ -88,6 +88,8 @@ pub(crate) struct RunAs {
     pub(crate) sleep_max_us: u64,
     /// Whether to keep processors from deep idle states.
     pub(crate) fast_wakeup: bool,
+    /// `tx-flush-interval`, in microseconds.
+    pub(crate) flush_us: u64,
     pub(crate) tuning: PmdTuning,
     /// Whether to keep histograms and histories of iterations.
     pub(crate) perf_metrics: bool,

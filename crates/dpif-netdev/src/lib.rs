@@ -15,6 +15,7 @@ mod cycles;
 mod drops;
 mod egress;
 mod handover;
+mod held;
 mod inbox;
 mod inheritance;
 mod io;

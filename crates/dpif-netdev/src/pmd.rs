@@ -15,6 +15,7 @@ use super::bulk::{PortParts, parts_of};
 use super::cycles::Cycles;
 use super::drops;
 use super::handover::{HANDOVER_US, Handovers};
+use super::held::HeldOutput;
 use super::inbox::{Control, FinalStats, Handover, Inbox, ThreadLoad};
 use super::naps::Naps;
 use super::offload::CoreOffload;
@@ -63,6 +64,7 @@ pub(crate) struct PmdThread {
     leaving: Handovers,
     slices: Slices,
     batch: PacketBatch,
+    held: HeldOutput,
     /// The first queue to poll, after an interruption by a request.
     first_queue: usize,
     /// Maximum packets received at a time.
@@ -96,6 +98,7 @@ impl PmdThread {
             leaving: Handovers::default(),
             slices: Slices::default(),
             batch: PacketBatch::new(),
+            held: HeldOutput::default(),
             first_queue: 0,
             burst_packets,
             now_us,
@@ -125,10 +128,11 @@ impl PmdThread {
             }
             // After the requests: the thread does not sleep on one that waits here.
             let worked = worked | self.carry_out_slices();
-            let worked = worked | self.leaving.give_back(&self.rx, &mut self.core, &self.offload);
+            let worked = worked | self.give_back();
             // Accurate enough: the time of the last burst, if any.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
+                self.send_held();
                 self.core.tick(sys::clock::monotonic_us_at(now_us));
                 self.core.flush_output(&mut self.io);
                 drops::report(&mut self.core);
@@ -147,7 +151,8 @@ impl PmdThread {
             let spin_us = if self.io.misses_wait() { SPIN_UNTAKEN_US } else { SPIN_US };
             if !worked && now_us.saturating_sub(self.last_work_us) >= spin_us {
                 let leaving = !self.leaving.is_empty();
-                self.sleep(if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) });
+                let limit = if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) };
+                self.sleep(self.held.left(now_us).map_or(limit, |left| left.min(limit)));
                 asleep_cycles = self.cycles.charge(false);
                 slept = true;
             } else {
@@ -167,6 +172,7 @@ impl PmdThread {
     /// thousands of queues; the remaining queues go first afterwards.
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
+        self.held.begin_round();
         let queues = self.rx.polled_len();
         let first = std::mem::take(&mut self.first_queue);
         for n in (first.min(queues)..queues).chain(0..first.min(queues)) {
@@ -185,12 +191,12 @@ impl PmdThread {
             drops::report(&mut self.core);
             samples::report(&mut self.core);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
-            self.core.flush_output(&mut self.io);
-            drops::report(&mut self.core);
-            samples::report(&mut self.core);
             let cycles = self.cycles.charge(true);
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);
+            if self.held.note(n, packets, packets == self.burst_packets, self.now_us) {
+                self.send_held();
+            }
             // Priority operations do not wait for all queues either.
             if let Some(batch) = self.inbox.next_ahead() {
                 self.apply(batch);
@@ -201,7 +207,22 @@ impl PmdThread {
                 break;
             }
         }
+        if self.held.is_due(sys::clock::machine_us) {
+            self.send_held();
+        }
         worked
+    }
+
+    /// Sends the output that waits. Requests and operations find none.
+    fn send_held(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        self.core.flush_output(&mut self.io);
+        drops::report(&mut self.core);
+        samples::report(&mut self.core);
+        let cycles = self.cycles.charge(true);
+        self.held.share(cycles, |place, cycles| self.rx.spent(place, cycles));
     }
 
     fn carry_out_ops(&mut self) -> bool {
@@ -226,6 +247,7 @@ impl PmdThread {
 
     #[cold]
     fn carry_out_some_slices(&mut self) -> bool {
+        self.send_held();
         let mut worked = false;
         while let Some(removal) = self.slices.next_removal(self.inbox.ops_waiting() == 0) {
             worked = true;
@@ -242,6 +264,7 @@ impl PmdThread {
     }
 
     fn apply(&mut self, batch: OpBatch) {
+        self.send_held();
         self.slices.batches += 1;
         if matches!(batch.ops[..], [DpifOp::Stats]) {
             // Cycles up to now, for the packets.
@@ -272,7 +295,9 @@ impl PmdThread {
 
     /// A timed sleep, if bursts are small and it is permitted; returns its cycles.
     fn nap(&mut self) -> u64 {
-        let Some(limit) = self.naps.next(self.burst_packets) else { return 0 };
+        let Some(limit) = self.naps.next(self.burst_packets).filter(|_| self.held.is_empty()) else {
+            return 0;
+        };
         self.inbox.sleep(|waker| {
             let mut set = sys::poll::PollSet::new();
             set.add(waker.fd(), false);
@@ -296,6 +321,7 @@ impl PmdThread {
         while ops < OPS_AT_A_TIME
             && let Some(request) = self.inbox.next_request()
         {
+            self.send_held();
             match request {
                 Control::PortAdd(port, side, done) => {
                     // The number was checked at allocation.
@@ -333,6 +359,7 @@ impl PmdThread {
                     self.set_sleep_max(run.sleep_max_us);
                     self.core.set_tuning(run.tuning);
                     self.wakeups.allow(run.fast_wakeup);
+                    self.held.set_interval(run.flush_us);
                     self.perf.set(run.perf_metrics, run.perf_log, self.core.stats());
                     let _ = done.send(());
                 }
@@ -367,6 +394,16 @@ impl PmdThread {
         self.slices.ends(port, departure);
         // The requester waits for it: closing would take long.
         let _ = done.send(PortParts { rx, side: self.io.remove(port) });
+    }
+
+    /// Gives queues that leave to their next threads; returns whether there were any.
+    #[inline]
+    fn give_back(&mut self) -> bool {
+        if self.leaving.is_empty() {
+            return false;
+        }
+        self.send_held();
+        self.leaving.give_back(&self.rx, &mut self.core, &self.offload)
     }
 
     fn take(&mut self, ids: &[QueueId], reply: SyncSender<Handover>) {

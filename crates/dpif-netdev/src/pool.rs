@@ -262,6 +262,7 @@ impl PmdPool {
                 cpus,
                 sleep_max_us: s.plan.sleep.of(*core),
                 fast_wakeup: s.plan.fast_wakeup,
+                flush_us: s.plan.flush_us,
                 tuning,
                 perf_metrics: s.plan.perf_metrics,
                 perf_log: s.perf_log,

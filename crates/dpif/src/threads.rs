@@ -95,6 +95,8 @@ pub struct ThreadPlan {
     pub sleep: SleepMax,
     /// `pmd-fast-wakeup`, specific to this switch: keep processors from deep idle states during traffic.
     pub fast_wakeup: bool,
+    /// `tx-flush-interval`: microseconds that packets wait for others to be sent with.
+    pub flush_us: u64,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
     /// `pmd-perf-metrics`: threads keep histograms and histories of their iterations.
@@ -110,6 +112,7 @@ impl Default for ThreadPlan {
             balance: AutoBalance::default(),
             sleep: SleepMax::default(),
             fast_wakeup: true,
+            flush_us: 0,
             cache: CacheSettings::default(),
             perf_metrics: false,
         }

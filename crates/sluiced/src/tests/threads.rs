@@ -381,6 +381,29 @@ fn timed_sleeps_lose_nothing_and_operations_end_them() {
 }
 
 #[test]
+fn packets_wait_for_others_to_be_sent_with() {
+    let rig = Rig::new(2);
+    rig.send(0, 0);
+    rig.wait_sent(1);
+    rig.pmds().configure(&ThreadPlan { flush_us: 200_000, ..ThreadPlan::default() }).unwrap();
+    let calls = || match &ask(&rig, PmdId::Core(0), vec![DpifOp::Stats])[..] {
+        [OpResult::Stats(stats)] => stats.sent_batches,
+        other => panic!("{other:?}"),
+    };
+    // The interval may end between both while the machine lets no thread run; and the flow may not be there yet.
+    let (mut sent, room) = (1, rig.ports[0].room(0));
+    rig.wait("two bursts sent by one call", || {
+        let before = calls();
+        rig.send(0, sent);
+        rig.wait("the first burst", || rig.ports[0].room(0) == room);
+        rig.send(0, sent + 1);
+        sent += 2;
+        rig.wait_sent(sent as usize);
+        calls() == before + 1
+    });
+}
+
+#[test]
 fn the_flow_cache_is_off_when_the_settings_say_so() {
     let rig = Rig::new(2);
     let cached = |before: usize| {

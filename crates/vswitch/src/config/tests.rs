@@ -183,6 +183,7 @@ fn thread_settings() {
         ("emc-insert-inv-prob", "0"),
         ("pmd-perf-metrics", "true"),
         ("pmd-fast-wakeup", "False"),
+        ("tx-flush-interval", "70"),
     ]);
     let expected = ThreadPlan {
         cores: Some(vec![1, 3, 127]),
@@ -195,6 +196,7 @@ fn thread_settings() {
             improvement_threshold_percent: 10,
         },
         fast_wakeup: false,
+        flush_us: 70,
         sleep: SleepMax { default_us: 50, by_core: [(3, 0), (127, 10_000)].into() },
         cache: CacheSettings { emc_insert_inv_prob: Some(0), smc_enable: None },
         perf_metrics: true,
@@ -217,6 +219,7 @@ fn invalid_thread_settings_are_reported_and_leave_the_default() {
         ("pmd-sleep-max", "1:2:3", "ignored"),
         ("pmd-maxsleep", "1:2", "ignored"),
         ("pmd-auto-lb-load-threshold", "x", "95 is used"),
+        ("tx-flush-interval", "x", "0 is used"),
     ] {
         let (plan, told) = threads(&[(key, value)]);
         assert_eq!(plan, ThreadPlan::default(), "{key}={value}");

@@ -10,6 +10,8 @@ use super::reader::{Reader, flag};
 
 /// Maximum `pmd-sleep-max`, in microseconds.
 const SLEEP_MAX_US: u64 = 10_000;
+/// Maximum `tx-flush-interval`, in microseconds.
+const FLUSH_MAX_US: u64 = 1_000_000;
 /// Maximum `pmd-auto-lb-rebal-interval`, in minutes.
 const INTERVAL_MAX_MIN: u64 = 20_000;
 /// Maximum hexadecimal digits of a mask, to bound core numbers.
@@ -49,6 +51,7 @@ impl<'a> Reader<'a> {
             fast_wakeup: row
                 .map_str("other_config", "pmd-fast-wakeup")
                 .is_none_or(|text| !text.eq_ignore_ascii_case("false")),
+            flush_us: self.setting(row, "tx-flush-interval", 0..=FLUSH_MAX_US, 0),
             cache: self.cache_settings(row),
             perf_metrics: flag(row, "other_config", "pmd-perf-metrics"),
         }
