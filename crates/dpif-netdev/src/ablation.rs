@@ -29,12 +29,14 @@ pub enum Optimisation {
     Ring,
     /// Checksums and segmentation offloaded to the devices of `system` ports.
     Offload,
+    /// Output of several bursts sent together.
+    Hold,
     /// Forwarding threads separate from the main loop.
     Threads,
 }
 
 /// All of them: name, and the replacement.
-const TABLE: [(Optimisation, &str, &str); 9] = [
+const TABLE: [(Optimisation, &str, &str); 10] = [
     (Optimisation::Ranking, "ranking", "masks of a port are tried in the order in which they were made"),
     (Optimisation::Cache, "cache", "no flow cache, whatever emc-insert-inv-prob and smc-enable say"),
     (Optimisation::Simd, "simd", "stages run as compiled for any processor"),
@@ -56,11 +58,12 @@ const TABLE: [(Optimisation, &str, &str); 9] = [
         "`system` ports send finished frames only: software fills checksums in and cuts large segments. They still \
          receive such frames with what is left to do, as it could not be done otherwise",
     ),
+    (Optimisation::Hold, "hold", "output is sent after each burst, unless tx-flush-interval says otherwise"),
     (
         Optimisation::Threads,
         "threads",
         "no forwarding threads: the main loop polls all ports, beside the database, controllers and commands. Settings of \
-         forwarding threads and their caches (pmd-*, emc-insert-inv-prob, smc-enable) have no effect",
+         forwarding threads and their caches (pmd-*, tx-flush-interval, emc-insert-inv-prob, smc-enable) have no effect",
     ),
 ];
 
@@ -120,6 +123,11 @@ impl Ablation {
     /// Maximum packets received at a time.
     pub(crate) fn burst_packets(&self) -> usize {
         self.burst_packets
+    }
+
+    /// Whether output of several bursts is sent together: not of bursts of another size.
+    pub(crate) fn holds_output(&self) -> bool {
+        self.has(Optimisation::Hold) && self.burst_packets == Ablation::BURST_PACKETS
     }
 
     /// The help text of the command line: every name and its meaning.
@@ -204,13 +212,14 @@ mod tests {
                 port.sendmmsg,
                 port.rx_method != RxMethod::Recvmmsg,
                 port.tx_offload,
+                ablation.holds_output(),
                 ablation.has(Optimisation::Threads),
             ]
         };
-        assert_eq!(state(&Ablation::default()), [true; 9]);
+        assert_eq!(state(&Ablation::default()), [true; 10]);
         for (n, (optimisation, name, _)) in TABLE.into_iter().enumerate() {
             assert_eq!(name.parse(), Ok(optimisation));
-            let mut wanted = [true; 9];
+            let mut wanted = [true; 10];
             wanted[n] = false;
             assert_eq!(state(&Ablation::new([optimisation])), wanted, "{name}");
         }
@@ -241,6 +250,7 @@ mod tests {
         let both = bursts(1000, Ablation::new([Optimisation::Ring]));
         assert_eq!(both.as_deref(), Some("without ring; bursts of 256 at most"));
         assert_eq!(Ablation::default().with_bursts(0).burst_packets(), 1);
+        assert!(!Ablation::default().with_bursts(8).holds_output());
         assert!(Ablation::help().contains("\n- offload: "));
     }
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 /// Longest time that output waits, without a `tx-flush-interval`.
 const HOLD_US: u64 = 10;
+/// Most bursts that wait.
+const SHARES_MAX: usize = 1024;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct HeldOutput {
+    /// Longest time that output waits without an interval.
+    own_us: u64,
     /// `tx-flush-interval`: output waits that long for further packets; 0: it does not.
     interval_us: u64,
     since_us: u64,
@@ -22,6 +25,12 @@ pub(super) struct HeldOutput {
 }
 
 impl HeldOutput {
+    /// Without `holds`, output of a burst does not wait for further ones, unless an interval is set.
+    pub(super) fn new(holds: bool) -> HeldOutput {
+        let own_us = if holds { HOLD_US } else { 0 };
+        HeldOutput { own_us, interval_us: 0, since_us: 0, shares: Vec::new(), has_more: false }
+    }
+
     pub(super) fn set_interval(&mut self, us: u64) {
         self.interval_us = us;
     }
@@ -41,9 +50,12 @@ impl HeldOutput {
         if self.shares.is_empty() {
             self.since_us = now_us;
         }
-        self.shares.push((place, packets as u64));
+        match self.shares.last_mut().filter(|(last, _)| *last == place) {
+            Some((_, all)) => *all += packets as u64,
+            None => self.shares.push((place, packets as u64)),
+        }
         self.has_more |= whole;
-        self.is_late(now_us)
+        self.is_late(now_us) || self.shares.len() >= SHARES_MAX
     }
 
     /// Whether output is sent at the end of a round; `now_us` is only asked for output that waits.
@@ -56,7 +68,7 @@ impl HeldOutput {
     }
 
     fn hold_us(&self) -> u64 {
-        if self.interval_us == 0 { HOLD_US } else { self.interval_us }
+        if self.interval_us == 0 { self.own_us } else { self.interval_us }
     }
 
     /// Longest sleep until output is sent.
@@ -84,7 +96,7 @@ mod tests {
 
     #[test]
     fn output_waits_while_queues_have_more() {
-        let mut held = HeldOutput::default();
+        let mut held = HeldOutput::new(true);
         held.begin_round();
         assert!(!held.is_due(never) && held.left(7).is_none());
         assert!(!held.note(3, 32, true, 1000));
@@ -100,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_interval_waits_for_packets_to_come() {
-        let mut held = HeldOutput::default();
+        let mut held = HeldOutput::new(true);
         held.set_interval(50);
         held.begin_round();
         assert!(!held.note(0, 1, false, 1000));
@@ -116,9 +128,29 @@ mod tests {
     }
 
     #[test]
+    fn bursts_are_sent_apart_if_told_so() {
+        let mut held = HeldOutput::new(false);
+        held.begin_round();
+        assert!(held.note(0, 32, true, 1000));
+        held.set_interval(50);
+        held.share(0, |_, _| ());
+        assert!(!held.note(0, 32, true, 1000));
+    }
+
+    #[test]
+    fn few_bursts_wait() {
+        let mut held = HeldOutput::new(true);
+        held.set_interval(1_000_000);
+        assert!((0..5000).all(|_| !held.note(7, 1, false, 0)));
+        let sent = (0..).take_while(|n| !held.note(n % 7, 1, false, 0)).count();
+        assert_eq!(sent + 2, SHARES_MAX);
+    }
+
+    #[test]
     fn the_cost_of_calls_is_shared_by_packets() {
-        let mut held = HeldOutput::default();
-        held.note(3, 30, false, 0);
+        let mut held = HeldOutput::new(true);
+        held.note(3, 10, false, 0);
+        held.note(3, 20, false, 0);
         held.note(5, 10, false, 0);
         let mut spent = Vec::new();
         held.share(400, |place, cycles| spent.push((place, cycles)));

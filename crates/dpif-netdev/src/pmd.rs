@@ -10,6 +10,7 @@
 //! end. All work beside bursts is done in slices, so that packets wait for none that grows with flows or ports
 //! ([`Slices`]).
 
+use super::ablation::Ablation;
 use super::apply::apply;
 use super::bulk::{PortParts, parts_of};
 use super::cycles::Cycles;
@@ -85,7 +86,7 @@ impl PmdThread {
         portless: Arc<PortQueues>,
         inbox: Arc<Inbox>,
         offload: CoreOffload,
-        burst_packets: usize,
+        ablation: &Ablation,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
         let cycles = Cycles::new(now_us);
@@ -98,9 +99,9 @@ impl PmdThread {
             leaving: Handovers::default(),
             slices: Slices::default(),
             batch: PacketBatch::new(),
-            held: HeldOutput::default(),
+            held: HeldOutput::new(ablation.holds_output()),
             first_queue: 0,
-            burst_packets,
+            burst_packets: ablation.burst_packets(),
             now_us,
             last_work_us: 0,
             next_tick_us: 0,

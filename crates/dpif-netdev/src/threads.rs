@@ -85,9 +85,8 @@ impl PmdFactory {
         let id = PmdId::Core(core);
         let inbox = Arc::new(Inbox::new()?);
         let pmd = self.core(id);
-        let burst_packets = self.ablation.burst_packets();
         let (portless, offload) = (self.portless.clone(), self.offload(id));
-        let thread = PmdThread::new(pmd, portless, inbox.clone(), offload, burst_packets);
+        let thread = PmdThread::new(pmd, portless, inbox.clone(), offload, &self.ablation);
         let run = move || {
             sys::confine::enter(Kind::Packets, &[]);
             thread.run();

@@ -60,7 +60,8 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
         ablation: Ablation::default(),
     };
     let (core, offload) = (factory.core(PmdId::Core(0)), factory.offload(PmdId::Core(0)));
-    let mut thread = PmdThread::new(core, factory.portless.clone(), inbox.clone(), offload, 32);
+    let mut thread =
+        PmdThread::new(core, factory.portless.clone(), inbox.clone(), offload, &factory.ablation);
     let asked = Arc::new(Mutex::new(Vec::new()));
     for port in 0..5 {
         let fd = sys::Waker::new().unwrap();

@@ -257,12 +257,13 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
             port.queues.push(LentQueue { kind, fds });
             continue;
         }
-        if let Some(target) = line.strip_prefix("listener\t") {
-            notes.push(Note::Listener(target.to_string(), fds.next().ok_or_else(|| bad(line))?));
+        if let Some(rest) = line.strip_prefix("listener\t") {
+            let target = rest.split('\t').next().unwrap_or_default().to_string();
+            notes.push(Note::Listener(target, fds.next().ok_or_else(|| bad(line))?));
             continue;
         }
         if let Some(rest) = line.strip_prefix("client\t") {
-            let mut fields = rest.splitn(3, '\t').map(str::to_string);
+            let mut fields = rest.split('\t').map(str::to_string);
             let (Some(bridge), Some(origin), Some(text), Some(fd)) =
                 (fields.next(), fields.next(), fields.next(), fds.next())
             else {
@@ -434,6 +435,10 @@ mod tests {
         let read = |text: &str| super::read(Message { bytes: text.as_bytes().to_vec(), fds: Vec::new() });
         let notes = read("later\t1\nready\tmore\nstate\t5\tmore\n").unwrap();
         assert_eq!(shown(&notes), ["ready\n", "state\t5\n"]);
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let text = b"listener\tpunix:x\tmore\n".to_vec();
+        let notes = super::read(Message { bytes: text, fds: vec![null] }).unwrap();
+        assert_eq!(shown(&notes), ["listener\tpunix:x\n"]);
         for text in [
             "state",
             "state\tx",

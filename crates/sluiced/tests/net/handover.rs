@@ -208,15 +208,29 @@ fn no_packet_is_lost_at_full_rate_in_two_hundred_handovers() {
     assert_eq!((lost, disordered), (0, 0), "lost, disordered");
 }
 
-/// A program in the place of a successor: passes messages between the running process and the true successor, and stops after
-/// a number of them, perhaps in the middle of one; the true one is killed with it.
+/// A program in the place of a successor: passes messages between the running process and the true successor. It stops after
+/// a number of them, perhaps in the middle of one, and the true one is killed with it; or each process takes the other one for
+/// a later version, with lines and fields that it does not know, or for an earlier one, without the parts that may be missing.
 const RELAY: &str = r#"#!/usr/bin/env python3
 import os, select, socket, subprocess, sys
-limit, cut, kill = (int(word) for word in open(os.path.join(os.environ["OVS_RUNDIR"], "relay")).read().split())
+limit, cut, version = open(os.path.join(os.environ["OVS_RUNDIR"], "relay")).read().split()
+limit, cut = int(limit), int(cut)
+OLDER_LACKS = ("session", "bridge", "tunnels", "route", "neighbour", "meter", "groups", "group", "group-gone", "flow")
+def of_version(text):
+    if version == "same" or text.startswith(b"connections\t"):
+        return text
+    lines = text.decode().splitlines()
+    if version == "earlier":
+        lines = [line for line in lines if line.split("\t")[0] not in OLDER_LACKS]
+    else:
+        lines = ["later\t1"] + [line if line.startswith("queue\t") else line + "\tmore" for line in lines]
+    return "".join(line + "\n" for line in lines).encode()
 old = socket.socket(fileno=os.dup(0))
 new, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-program = "SLUICED"
-child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", program] + sys.argv[1:], stdin=end,
+end.setblocking(False)
+program = "PROGRAM"
+ends = ["setpriv", "--pdeathsig", "KILL"] if version == "same" else []
+child = subprocess.Popen(ends + [program] + sys.argv[1:], stdin=end,
                          env=dict(os.environ, SLUICED_SUCCEEDS=str(os.getpid())))
 end.close()
 os.close(0)
@@ -232,14 +246,53 @@ while True:
         if count > limit:
             if cut:
                 socket.send_fds(target, [text[:len(text) // 2]], fds)
-            if kill:
-                child.kill()
-                child.wait()
+            child.kill()
+            child.wait()
+            open(os.path.join(os.environ["OVS_RUNDIR"], "relayed"), "w").write(str(limit))
             sys.exit(1)
-        socket.send_fds(target, [text], fds)
+        text = of_version(text)
+        if text:
+            socket.send_fds(target, [text], fds)
         for fd in fds:
             os.close(fd)
 "#;
+
+/// Makes the relay of a daemon; returns its path.
+fn relay(daemon: &Daemon) -> String {
+    let relay = daemon.rundir().join("relay.py");
+    std::fs::write(&relay, RELAY.replace("PROGRAM", env!("CARGO_BIN_EXE_sluiced"))).unwrap();
+    Cmd::new("chmod").arg("+x").arg(&relay).run().unwrap();
+    relay.to_string_lossy().into_owned()
+}
+
+#[test]
+fn later_and_earlier_versions_take_over() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3", "setpriv");
+    require_userspace!("a datapath of the kernel stays as it is");
+    let (net, daemon) = switch(2);
+    let relay = relay(&daemon);
+    testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
+    vsctl(&daemon, "set-controller br0 ptcp:6653:127.0.0.1");
+    let rule = "table=9,priority=7,udp,tp_dst=9,actions=drop";
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
+    let mut successors: Vec<Successor> = Vec::new();
+    let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
+        for version in ["later", "earlier", "later"] {
+            std::fs::write(daemon.rundir().join("relay"), format!("1000000 0 {version}")).unwrap();
+            let before = successors.last().map_or(daemon.pid(), |last| last.pid);
+            appctl(&daemon, &format!("sluice/handover {relay}"));
+            successors.push(Successor::of(&daemon, before));
+            let dump = || daemon.ovs("ovs-ofctl", &["dump-flows", "br0", "table=9"]);
+            wait_for(LIMIT, "the new process", || dump().is_ok_and(|out| out.stdout.contains("tp_dst=9")))
+                .unwrap();
+            assert!(appctl(&daemon, "fdb/show br0").contains(&net.hosts[1].mac), "{version}");
+        }
+    });
+    println!("three handovers between versions: longest gap {gap_us} us");
+    assert_eq!((lost, disordered), (0, 0), "lost, disordered");
+    assert!(daemon.log().contains("a line of another version is skipped"), "{}", daemon.log());
+}
 
 #[test]
 fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
@@ -247,9 +300,7 @@ fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3", "setpriv");
     require_userspace!("a datapath of the kernel stays as it is");
     let (net, mut daemon) = switch(2);
-    let relay = daemon.rundir().join("relay.py");
-    std::fs::write(&relay, RELAY.replace("SLUICED", env!("CARGO_BIN_EXE_sluiced"))).unwrap();
-    Cmd::new("chmod").arg("+x").arg(&relay).run().unwrap();
+    let relay = relay(&daemon);
     testkit::reachable(&net.hosts[0].netns, net.hosts[1].ipv4.into(), LIMIT).unwrap();
     let rules = appctl(&daemon, "fdb/show br0");
     let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
@@ -258,21 +309,19 @@ fn a_handover_that_fails_at_any_message_leaves_the_switch_as_it_was() {
             let out = daemon.tool("ovs-appctl").args(["sluice/handover", program]).output().unwrap();
             assert!(!out.status.success() && out.stderr.contains(why), "{out:?}");
         }
-        // The first messages, to `warm`; the last one, `forwarding`, is a case of its own.
-        for (limit, cut) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1)] {
-            std::fs::write(daemon.rundir().join("relay"), format!("{limit} {cut} 1")).unwrap();
-            let out = daemon
-                .tool("ovs-appctl")
-                .args(["sluice/handover", &relay.to_string_lossy()])
-                .output()
-                .unwrap();
+        // Each message to the change, whole or cut; the last one, `forwarding`, is a case of its own.
+        for (limit, cut) in (0..8).flat_map(|limit| [(limit, 0), (limit, 1)]) {
+            std::fs::write(daemon.rundir().join("relay"), format!("{limit} {cut} same")).unwrap();
+            let out = daemon.tool("ovs-appctl").args(["sluice/handover", &relay]).output().unwrap();
             assert!(
                 !out.status.success() && out.stderr.contains("the new process"),
                 "{limit} {cut}: {out:?}"
             );
+            let passed = std::fs::read_to_string(daemon.rundir().join("relayed")).unwrap();
+            assert_eq!(passed, limit.to_string(), "messages that were relayed");
         }
     });
-    println!("eleven failed handovers: longest gap {gap_us} us");
+    println!("eighteen failed handovers: longest gap {gap_us} us");
     assert_eq!((lost, disordered), (0, 0), "lost, disordered");
     assert_eq!(daemon.status(), None);
     let after = appctl(&daemon, "fdb/show br0");

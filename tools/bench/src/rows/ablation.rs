@@ -79,7 +79,7 @@ fn instances(build: &Build, names: &[&'static str]) -> Result<Vec<Instance>> {
 
 /// Rates and costs between veth pairs.
 pub(crate) fn veth(build: &Build, effort: Effort, runs: &mut Runs) -> Result<Vec<Row>> {
-    let instances = instances(build, &["sendmmsg", "ring", "threads"])?;
+    let instances = instances(build, &["sendmmsg", "ring", "hold", "threads"])?;
     if instances.is_empty() {
         return Ok(Vec::new());
     }
