@@ -261,16 +261,18 @@ fn bursts_have_the_requested_size() {
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "tcpdump");
     let net = Topology::new(3).unwrap();
     // Batches of 100 frames; the hosts' own frames may join a burst, and are dropped.
-    let sizes: [(&[&str], f64, f64); 4] = [
+    let sizes: [(&[&str], f64, f64); 5] = [
         (&["--batch=1"], 1.0, 1.0),
         (&["--batch=8"], 6.25, 8.0),
-        (&[], 20.0, 32.0),
+        (&["--without=hold"], 20.0, 32.0),
+        // Frames of several bursts leave together, if the thread is fast enough.
+        (&[], 20.0, 100.0),
         (&["--batch=256"], 100.0, 100.0),
     ];
     for (args, least, most) in sizes {
         let mut daemon = fan_out(&net, args);
         let reported = daemon.log().contains("|for measuring only: bursts of ");
-        assert_eq!(reported, !args.is_empty(), "{args:?}: {}", daemon.log());
+        assert_eq!(reported, args.iter().any(|a| a.starts_with("--batch")), "{args:?}: {}", daemon.log());
         appctl(&daemon, "dpif-netdev/pmd-stats-clear");
         burst(&net, &mut daemon, 100);
         let sent = figure(&daemon, "avg. packets per output batch");
