@@ -60,7 +60,7 @@ pub use in_band::InBandConfig;
 pub use ofproto::ids::ConnId;
 pub use packet_queue::{QueueStats, RateLimit};
 pub use requests::selected_connections;
-pub use restore::{RefusedPart, SavedState, StateChanges};
+pub use restore::{Dated, RefusedPart, SavedState, StateChanges};
 pub use saved::{CannotPass, SavedBridge, SavedConn};
 
 use conn::Conn;

@@ -104,7 +104,7 @@ impl MeterTable {
         if m.command == MeterModCommand::Add {
             ctx.backer.set_meter(ctx.bridge, id, Some(dp_id));
         }
-        ctx.backer.recorder.meter(ctx.bridge, id, Some(&meter));
+        ctx.backer.recorder.meter(ctx.bridge, id, Some((&meter, since_ms)));
         self.meters.insert(id, Entry { meter, dp_id, since_ms });
         Ok(())
     }

@@ -13,15 +13,31 @@ use openflow::{ErrorKind, Format, Version};
 /// Rules added in one change of the tables.
 const AT_ONCE: usize = 4096;
 
+/// A part with the time of its creation, in milliseconds of the monotonic clock, if that is known.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dated<T> {
+    /// The part.
+    pub what: T,
+    /// Its creation.
+    pub created_ms: Option<u64>,
+}
+
+impl<T> Dated<T> {
+    /// The time of its creation, which is not later than now.
+    fn created_ms(&self, now_ms: u64) -> u64 {
+        self.created_ms.map_or(now_ms, |created_ms| created_ms.min(now_ms))
+    }
+}
+
 /// State of a bridge.
 #[derive(Debug, Default)]
 pub struct SavedState {
     /// Mappings of tunnel metadata.
     pub tlv: TlvTable,
     /// Meters.
-    pub meters: Vec<Meter>,
+    pub meters: Vec<Dated<Meter>>,
     /// Groups.
-    pub groups: Vec<Group>,
+    pub groups: Vec<Dated<Group>>,
     /// Rules.
     pub rules: Vec<SavedRule>,
     /// Only the meters come: mappings, groups and rules of the bridge stay.
@@ -34,11 +50,11 @@ pub struct StateChanges {
     /// All mappings of tunnel metadata, if they changed.
     pub tlv: Option<TlvTable>,
     /// New and changed meters.
-    pub meters: Vec<Meter>,
+    pub meters: Vec<Dated<Meter>>,
     /// Removed ones.
     pub meters_gone: Vec<u32>,
     /// New and changed groups.
-    pub groups: Vec<Group>,
+    pub groups: Vec<Dated<Group>>,
     /// Removed ones.
     pub groups_gone: Vec<u32>,
     /// New and changed rules.
@@ -135,16 +151,19 @@ impl Connmgr {
     /// Adds meters, groups and rules, in place of those that are there.
     fn add_parts(
         &mut self,
-        (meters, groups, rules): (&[Meter], &[Group], &[SavedRule]),
+        (meters, groups, rules): (&[Dated<Meter>], &[Dated<Group>], &[SavedRule]),
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
         refused: &mut Vec<RefusedPart>,
     ) {
-        for meter in meters {
-            let is_there = self.shared.meters.has(meter.id);
-            let command = if is_there { MeterModCommand::Modify } else { MeterModCommand::Add };
-            let done = self.shared.meters.change(&MeterMod { command, meter: meter.clone() }, ctx, now_ms);
-            refused.extend(done.err().map(|kind| RefusedPart::Meter(meter.id, kind)));
+        for dated in meters {
+            let meter = dated.what.clone();
+            let id = meter.id;
+            let command =
+                if self.shared.meters.has(id) { MeterModCommand::Modify } else { MeterModCommand::Add };
+            let created_ms = dated.created_ms(now_ms);
+            let done = self.shared.meters.change(&MeterMod { command, meter }, ctx, created_ms);
+            refused.extend(done.err().map(|kind| RefusedPart::Meter(id, kind)));
         }
         with_context(&self.shared, ctx, now_ms, |cx| {
             add_groups(groups, ctx, cx, refused);
@@ -183,17 +202,22 @@ fn with_context(shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, change: impl 
 
 /// Adds groups, in place of those that are there. One may refer to others that come later, so that refused ones are tried
 /// again while others succeed.
-fn add_groups(groups: &[Group], ctx: &BridgeCtx<'_>, cx: &ModContext<'_>, refused: &mut Vec<RefusedPart>) {
-    let mut left: Vec<&Group> = groups.iter().collect();
+fn add_groups(
+    groups: &[Dated<Group>],
+    ctx: &BridgeCtx<'_>,
+    cx: &ModContext<'_>,
+    refused: &mut Vec<RefusedPart>,
+) {
+    let mut left: Vec<&Dated<Group>> = groups.iter().collect();
     loop {
         let mut again = Vec::new();
         for group in &left {
-            again.extend(
-                change_group(GroupModCommand::AddOrModify, group, ctx, cx).map(|kind| (*group, kind)),
-            );
+            let then = ModContext { now_ms: group.created_ms(cx.now_ms), ..*cx };
+            let failed = change_group(GroupModCommand::AddOrModify, &group.what, ctx, &then);
+            again.extend(failed.map(|kind| (*group, kind)));
         }
         if again.is_empty() || again.len() == left.len() {
-            refused.extend(again.into_iter().map(|(group, kind)| RefusedPart::Group(group.id, kind)));
+            refused.extend(again.into_iter().map(|(group, kind)| RefusedPart::Group(group.what.id, kind)));
             return;
         }
         left = again.into_iter().map(|(group, _)| group).collect();

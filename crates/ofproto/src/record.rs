@@ -37,8 +37,8 @@ pub enum Recorded {
     Groups(Vec<Arc<Group>>),
     /// The mappings of tunnel metadata.
     Tlv(Arc<TlvTable>),
-    /// A meter was added or changed.
-    Meter(Meter),
+    /// A meter was added or changed; it was created then.
+    Meter(Meter, u64),
     /// A meter was removed.
     MeterGone(u32),
     /// The bridge was removed.
@@ -54,8 +54,8 @@ pub struct Waiting {
     pub lost: bool,
 }
 
-/// The meters of bridges.
-pub type Meters = BTreeMap<BridgeId, BTreeMap<u32, Meter>>;
+/// The meters of bridges, with the times of their creation, in milliseconds of the monotonic clock.
+pub type Meters = BTreeMap<BridgeId, BTreeMap<u32, (Meter, u64)>>;
 
 #[derive(Default)]
 struct State {
@@ -94,16 +94,18 @@ impl Recorder {
         lock(&self.state).meters.clone()
     }
 
-    /// Notes a meter of a bridge, or with `None` its end.
-    pub fn meter(&self, bridge: BridgeId, id: u32, meter: Option<&Meter>) {
+    /// Notes a meter of a bridge with the time of its creation, or with `None` its end.
+    pub fn meter(&self, bridge: BridgeId, id: u32, meter: Option<(&Meter, u64)>) {
+        let meter = meter.map(|(meter, created_ms)| (meter.clone(), created_ms));
         let mut state = lock(&self.state);
         let meters = state.meters.entry(bridge).or_default();
-        match meter {
+        match &meter {
             Some(meter) => drop(meters.insert(id, meter.clone())),
             None => drop(meters.remove(&id)),
         }
         drop(state);
-        self.add(bridge, [meter.cloned().map_or(Recorded::MeterGone(id), Recorded::Meter)]);
+        let noted = meter.map(|(meter, created_ms)| Recorded::Meter(meter, created_ms));
+        self.add(bridge, [noted.unwrap_or(Recorded::MeterGone(id))]);
     }
 
     /// Notes the end of a bridge.

@@ -362,7 +362,7 @@ impl Writer {
                     groups.iter().for_each(|group| lines::group(text, group));
                 }
                 Recorded::Tlv(table) => lines::tlv(text, &table),
-                Recorded::Meter(meter) => lines::meter(text, &meter),
+                Recorded::Meter(meter, created_ms) => lines::meter(text, &meter, created_ms),
                 Recorded::MeterGone(id) => put!(text, "{}\t{id}", lines::METER_GONE),
                 Recorded::BridgeGone => {}
             }
@@ -398,7 +398,9 @@ fn count_macs(bridge: &BridgeView) -> (usize, MacStats) {
 fn put_bridge(text: &mut String, id: BridgeId, bridge: &BridgeView, meters: &Meters) {
     put!(text, "{}\t{}", lines::BRIDGE, bridge.name);
     lines::tlv(text, bridge.tables.tlv());
-    meters.get(&id).into_iter().flat_map(BTreeMap::values).for_each(|meter| lines::meter(text, meter));
+    for (meter, created_ms) in meters.get(&id).into_iter().flat_map(BTreeMap::values) {
+        lines::meter(text, meter, *created_ms);
+    }
     for group in bridge.tables.groups().all().iter() {
         lines::group(text, group);
         lines::group_counts(text, group);

@@ -15,8 +15,12 @@ pub(super) const BRIDGE_GONE: &str = "-bridge";
 pub(super) const TLV: &str = "tlv";
 pub(super) const TLV_GONE: &str = "-tlv";
 pub(super) const METER: &str = "meter";
+/// Creation of the last meter, a line of its own: earlier versions skip it.
+pub(super) const METER_SINCE: &str = "meter-since";
 pub(super) const METER_GONE: &str = "-meter";
 pub(super) const GROUP: &str = "group";
+/// Creation of the last group, as with meters.
+pub(super) const GROUP_SINCE: &str = "group-since";
 pub(super) const GROUP_COUNTS: &str = "group-counts";
 pub(super) const GROUP_GONE: &str = "-group";
 pub(super) const GROUPS_GONE: &str = "-groups";
@@ -108,6 +112,7 @@ pub(super) fn tlv(out: &mut String, table: &TlvTable) {
 /// A group.
 pub(super) fn group(out: &mut String, group: &Group) {
     put!(out, "{GROUP}\t{}\t{}", group.id(), format_group(&group.desc(), true, &NoPortNames));
+    put!(out, "{GROUP_SINCE}\t{}\t{}", group.id(), group.created_ms);
 }
 
 /// Counters of a group and of each of its buckets; nothing for a group without packets.
@@ -119,8 +124,9 @@ pub(super) fn group_counts(out: &mut String, group: &Group) {
 }
 
 /// A meter.
-pub(super) fn meter(out: &mut String, meter: &Meter) {
+pub(super) fn meter(out: &mut String, meter: &Meter, created_ms: u64) {
     put!(out, "{METER}\t{}\t{}", meter.id, format_meter(meter));
+    put!(out, "{METER_SINCE}\t{}\t{created_ms}", meter.id);
 }
 
 /// A learned address; without a time a static one.

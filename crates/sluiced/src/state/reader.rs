@@ -3,7 +3,7 @@
 use super::following::Counted;
 use super::lines;
 use super::{MAGIC, VERSION};
-use connmgr::{SavedState, StateChanges};
+use connmgr::{Dated, SavedState, StateChanges};
 use flow::{MacAddr, TlvTable};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use ofproto::flow_mod::{Past, SavedRule};
@@ -29,6 +29,9 @@ pub(crate) struct SavedBridge {
     tlv: TlvTable,
     meters: BTreeMap<u32, String>,
     groups: BTreeMap<u32, String>,
+    /// Times of creation.
+    meters_since: BTreeMap<u32, u64>,
+    groups_since: BTreeMap<u32, u64>,
     /// Counters of groups and their buckets.
     group_counts: BTreeMap<u32, String>,
     /// Times and counters, properties, actions.
@@ -172,8 +175,13 @@ impl SavedBridge {
             lines::GROUP => {
                 let (id, text) = numbered(rest)?;
                 self.groups.insert(id, text.to_string());
+                self.groups_since.remove(&id);
                 self.group_counts.remove(&id);
                 self.note(|c| c.groups.insert(id));
+            }
+            lines::GROUP_SINCE => {
+                let (id, since) = numbered(rest)?;
+                self.groups_since.insert(id, since.parse().ok()?);
             }
             lines::GROUP_COUNTS => {
                 let (id, counts) = numbered(rest)?;
@@ -182,10 +190,12 @@ impl SavedBridge {
             lines::GROUP_GONE => {
                 let id = rest.parse().ok()?;
                 self.groups.remove(&id);
+                self.groups_since.remove(&id);
                 self.group_counts.remove(&id);
                 self.note(|c| c.groups.insert(id));
             }
             lines::GROUPS_GONE => {
+                self.groups_since.clear();
                 self.group_counts.clear();
                 let gone = std::mem::take(&mut self.groups);
                 self.changes.iter_mut().for_each(|c| c.groups.extend(gone.keys()));
@@ -193,11 +203,17 @@ impl SavedBridge {
             lines::METER => {
                 let (id, text) = numbered(rest)?;
                 self.meters.insert(id, text.to_string());
+                self.meters_since.remove(&id);
                 self.note(|c| c.meters.insert(id));
+            }
+            lines::METER_SINCE => {
+                let (id, since) = numbered(rest)?;
+                self.meters_since.insert(id, since.parse().ok()?);
             }
             lines::METER_GONE => {
                 let id = rest.parse().ok()?;
                 self.meters.remove(&id);
+                self.meters_since.remove(&id);
                 self.note(|c| c.meters.insert(id));
             }
             lines::TLV_GONE => {
@@ -223,7 +239,7 @@ impl SavedBridge {
 
     /// Its meters alone.
     pub(crate) fn only_meters(self) -> SavedBridge {
-        SavedBridge { meters: self.meters, ..SavedBridge::default() }
+        SavedBridge { meters: self.meters, meters_since: self.meters_since, ..SavedBridge::default() }
     }
 
     /// Notes what changes from now on.
@@ -235,8 +251,16 @@ impl SavedBridge {
     pub(crate) fn parse(&self) -> (SavedState, Vec<String>) {
         let mut faults = Vec::new();
         let mut state = SavedState { tlv: self.tlv.clone(), ..SavedState::default() };
-        keep(self.meters.values().map(|text| meter(text)), &mut state.meters, &mut faults);
-        keep(self.groups.values().map(|text| self.group(text)), &mut state.groups, &mut faults);
+        keep(
+            self.meters.iter().map(|(id, text)| self.dated_meter(*id, text)),
+            &mut state.meters,
+            &mut faults,
+        );
+        keep(
+            self.groups.iter().map(|(id, text)| self.dated_group(*id, text)),
+            &mut state.groups,
+            &mut faults,
+        );
         keep(
             self.rules.iter().map(|(identity, value)| self.rule(identity, value)),
             &mut state.rules,
@@ -251,11 +275,11 @@ impl SavedBridge {
         let Changes { tlv, meters, groups, rules } = *changes;
         let (mut faults, mut out) = (Vec::new(), StateChanges::default());
         out.tlv = tlv.then(|| self.tlv.clone());
-        let there = meters.iter().filter_map(|id| self.meters.get(id));
-        keep(there.map(|text| meter(text)), &mut out.meters, &mut faults);
+        let there = meters.iter().filter_map(|id| Some((*id, self.meters.get(id)?)));
+        keep(there.map(|(id, text)| self.dated_meter(id, text)), &mut out.meters, &mut faults);
         out.meters_gone = meters.into_iter().filter(|id| !self.meters.contains_key(id)).collect();
-        let there = groups.iter().filter_map(|id| self.groups.get(id));
-        keep(there.map(|text| self.group(text)), &mut out.groups, &mut faults);
+        let there = groups.iter().filter_map(|id| Some((*id, self.groups.get(id)?)));
+        keep(there.map(|(id, text)| self.dated_group(id, text)), &mut out.groups, &mut faults);
         out.groups_gone = groups.into_iter().filter(|id| !self.groups.contains_key(id)).collect();
         let (there, gone): (Vec<_>, Vec<_>) = rules.into_iter().partition(|of| self.rules.contains_key(of));
         let there = there.iter().filter_map(|of| Some((of, self.rules.get(of)?)));
@@ -295,6 +319,14 @@ impl SavedBridge {
             }
         }
         counted
+    }
+
+    fn dated_meter(&self, id: u32, text: &str) -> Result<Dated<Meter>, String> {
+        Ok(Dated { what: meter(text)?, created_ms: self.meters_since.get(&id).copied() })
+    }
+
+    fn dated_group(&self, id: u32, text: &str) -> Result<Dated<Group>, String> {
+        Ok(Dated { what: self.group(text)?, created_ms: self.groups_since.get(&id).copied() })
     }
 
     fn group(&self, text: &str) -> Result<Group, String> {

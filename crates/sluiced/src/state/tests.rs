@@ -1,5 +1,6 @@
 use super::lines;
 use super::reader::{SavedBridge, read};
+use connmgr::Dated;
 use flow::TlvTable;
 
 /// The bridges of a file with that text.
@@ -86,8 +87,34 @@ fn meters_come_back_as_they_were() {
     for meter in [meter(3, flags::PKTPS | flags::STATS, 0), meter(CONTROLLER, flags::KBPS | flags::BURST, 7)]
     {
         let mut text = format!("{HEAD}bridge\tbr0\n");
-        lines::meter(&mut text, &meter);
+        lines::meter(&mut text, &meter, 77);
         text += "whole\n";
-        assert_eq!(bridges(&text).unwrap()["br0"].parse().0.meters, [meter]);
+        let meters = bridges(&text).unwrap().remove("br0").unwrap().only_meters().parse().0.meters;
+        assert_eq!(meters, [Dated { what: meter, created_ms: Some(77) }]);
     }
+}
+
+/// The time belongs to the last meter or group of the number; files of earlier versions have none.
+#[test]
+fn meters_and_groups_have_the_times_of_their_creation() {
+    let meter = |id| format!("meter\t{id}\tmeter={id},kbps,bands=type=drop,rate=5\n");
+    let group = |id| format!("group\t{id}\tgroup_id={id},type=all,bucket=bucket_id:0,actions=output:1\n");
+    let text = format!(
+        "{HEAD}bridge\tbr0\n{}meter-since\t1\t5\n{}{}meter-since\t3\t6\n-meter\t3\n{}{}group-since\t1\t7\n{}whole\n\
+         bridge\tbr0\n{}meter-since\t2\t8\n",
+        meter(1),
+        meter(2),
+        meter(3),
+        meter(3),
+        group(1),
+        group(2),
+        meter(2)
+    );
+    let (state, faults) = bridges(&text).unwrap()["br0"].parse();
+    assert!(faults.is_empty(), "{faults:?}");
+    let meters = state.meters.iter().map(|m| (m.what.id, m.created_ms));
+    assert_eq!(meters.collect::<Vec<_>>(), [(1, Some(5)), (2, Some(8)), (3, None)]);
+    let groups = state.groups.iter().map(|g| (g.what.id, g.created_ms));
+    assert_eq!(groups.collect::<Vec<_>>(), [(1, Some(7)), (2, None)]);
+    assert!(bridges(&text.replace("meter-since\t1\t5", "meter-since\t1\tx")).is_err());
 }

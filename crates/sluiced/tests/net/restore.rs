@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Instant;
 
 use testkit::{Daemon, Netns, RunDir, require_netns, require_programs, wait_for};
 
@@ -64,6 +65,16 @@ fn dump(daemon: &Daemon) -> String {
     format!("{}\n{}", rules.join("\n"), others.join("\n"))
 }
 
+/// Seconds since the creation of group 1 and of meter 1.
+fn ages_s(daemon: &Daemon) -> [f64; 2] {
+    [("dump-group-stats", "group_id=1,"), ("meter-stats", "meter:1 ")].map(|(command, of)| {
+        let text = ofctl(daemon, &["-O", "OpenFlow13", command, "br0"]);
+        let age = text.split(of).nth(1).and_then(|rest| rest.split("duration").nth(1));
+        let age = age.and_then(|age| age.trim_start_matches([':', '=']).split('s').next()?.parse().ok());
+        age.unwrap_or_else(|| panic!("{text}"))
+    })
+}
+
 fn fill(daemon: &Daemon) {
     vsctl(daemon, BRIDGE);
     let file = daemon.rundir().join("rules");
@@ -116,9 +127,20 @@ fn all_state_comes_back_after_a_kill_and_after_an_exit() {
     ofctl(&daemon, &["--strict", "del-flows", "br0", "table=6,udp"]);
     wait_kept(&run, "-rule\t6\t32768\tudp\n");
     wait_kept(&run, "mac\t0\t02:00:00:00:00:77\tstatic\tp1\n");
+    // Old enough for the difference to a group and a meter of the next process.
+    let mut ages = [0.0; 2];
+    wait_for(LIMIT, "a second", || {
+        ages = ages_s(&daemon);
+        ages[0].min(ages[1]) > 1.0
+    })
+    .unwrap();
+    let since = Instant::now();
     crash(daemon);
 
     let daemon = start_in(&netns, &run);
+    let past_s = since.elapsed().as_secs_f64();
+    let older = ages_s(&daemon);
+    assert!((0..2).all(|n| older[n] >= ages[n] + past_s - 0.01), "{ages:?}, {older:?} {past_s} s later");
     assert_eq!(dump(&daemon), before);
     wait_log(&daemon, "br0: restored 12 rules, 2 groups and 2 meters of the last process, less 0");
     // Counters of packets come with the whole state, at an exit.
