@@ -33,6 +33,9 @@ impl Switch {
         export.sets.retain(|_, set| !set.targets.is_empty());
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         let lacks = !export.local_groups.is_empty() && !instance.backer.features().psample;
+        let why =
+            "local_group_id: samples for local readers are not taken: the datapath lacks the action psample";
+        self.planner.sampling_failed(bridge, lacks.then(|| why.to_string()));
         if lacks && self.exporters.local_groups(bridge) != Some(&export.local_groups) {
             let name = instance.backer.view().bridge(bridge).map(|b| b.name.clone()).unwrap_or_default();
             log::warn!(

@@ -194,6 +194,15 @@ impl Planner {
         };
     }
 
+    /// Reports why samples of a bridge for local readers are not taken, shown in its status; `None` if they are, or if none
+    /// are wanted.
+    pub fn sampling_failed(&mut self, bridge: BridgeId, error: Option<String>) {
+        if let Some(bridge) = self.bridges.values_mut().find(|b| b.id == bridge) {
+            self.version += u64::from(bridge.sampling_error != error);
+            bridge.sampling_error = error;
+        }
+    }
+
     /// Reports that metrics cannot be served, shown among the settings without effect; `None` for success.
     pub fn metrics_failed(&mut self, error: Option<String>) {
         self.version += 1;

@@ -32,6 +32,7 @@ impl Planner {
             let mut texts: Vec<&str> = zones.map(String::as_str).into_iter().collect();
             texts.extend(config.default_datapath.as_deref());
             texts.extend(notices.get(&config.row).map(String::as_str));
+            texts.extend(self.bridges.get(name).and_then(|bridge| bridge.sampling_error.as_deref()));
             if !texts.is_empty() {
                 of_bridge.status.insert(NOTICE_KEY.to_string(), texts.join("; "));
             }
@@ -81,6 +82,16 @@ impl Planner {
                 row,
                 name: String::new(),
                 setting,
+                message: error.clone(),
+                is_warning: true,
+            }));
+        }
+        for bridge in self.bridges.values() {
+            all.extend(bridge.sampling_error.as_ref().map(|error| Notice {
+                table: "Bridge",
+                row: bridge.config.row,
+                name: bridge.config.name.clone(),
+                setting: "Flow_Sample_Collector_Set:local_group_id".to_string(),
                 message: error.clone(),
                 is_warning: true,
             }));

@@ -79,6 +79,8 @@ pub(super) struct Bridge {
     pub(super) controllers: Vec<ControllerConfig>,
     /// The error of its creation.
     pub(super) failed: Option<String>,
+    /// Why its samples for local readers are not taken.
+    pub(super) sampling_error: Option<String>,
     /// Devices to close once no port refers to them.
     pub(super) to_close: Vec<String>,
 }
@@ -97,6 +99,7 @@ impl Bridge {
             settings: None,
             controllers: Vec::new(),
             failed: None,
+            sampling_error: None,
             to_close: Vec::new(),
         }
     }
