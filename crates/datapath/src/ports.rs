@@ -9,7 +9,7 @@ use packet::{Packet, PacketBatch, PacketPool};
 
 /// Upper bound of port numbers.
 pub const PORT_NUMBERS: u32 = 65536;
-/// Size at which a transmit batch is sent before the end of the burst.
+/// Size at which a transmit batch is sent before a flush.
 pub const TX_BATCH_MAX_PACKETS: usize = 256;
 
 /// Result of a transmit batch.

@@ -4,6 +4,7 @@
 //!
 //! Read once from the command line and passed down. It is not in the database, and nothing there overrides it.
 
+use super::held::HOLD_US;
 use datapath::{PmdConfig, PmdTuning};
 use netdev::{RxMethod, SystemOptions};
 use packet::BATCH_MAX_PACKETS;
@@ -125,9 +126,10 @@ impl Ablation {
         self.burst_packets
     }
 
-    /// Whether output of several bursts is sent together: not of bursts of another size.
-    pub(crate) fn holds_output(&self) -> bool {
-        self.has(Optimisation::Hold) && self.burst_packets == Ablation::BURST_PACKETS
+    /// Microseconds that output waits for further bursts: 0 for bursts of another size than the default.
+    pub(crate) fn hold_us(&self) -> u64 {
+        let holds = self.has(Optimisation::Hold) && self.burst_packets == Ablation::BURST_PACKETS;
+        if holds { HOLD_US } else { 0 }
     }
 
     /// The help text of the command line: every name and its meaning.
@@ -212,7 +214,7 @@ mod tests {
                 port.sendmmsg,
                 port.rx_method != RxMethod::Recvmmsg,
                 port.tx_offload,
-                ablation.holds_output(),
+                ablation.hold_us() > 0,
                 ablation.has(Optimisation::Threads),
             ]
         };
@@ -250,7 +252,7 @@ mod tests {
         let both = bursts(1000, Ablation::new([Optimisation::Ring]));
         assert_eq!(both.as_deref(), Some("without ring; bursts of 256 at most"));
         assert_eq!(Ablation::default().with_bursts(0).burst_packets(), 1);
-        assert!(!Ablation::default().with_bursts(8).holds_output());
+        assert_eq!(Ablation::default().with_bursts(8).hold_us(), 0);
         assert!(Ablation::help().contains("\n- offload: "));
     }
 }

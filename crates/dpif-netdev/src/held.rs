@@ -1,14 +1,14 @@
 //! [`HeldOutput`]: packets of several bursts that are sent together.
 //!
-//! Output of a burst waits for the bursts of further queues, and for the next round if a queue has more; many ports with few
-//! packets each, and ports that share the packets of one, thus need fewer transmit calls. It waits at most [`HOLD_US`], and never
-//! for packets to come, unless `tx-flush-interval` permits that. The cycles of a call are shared by packets.
+//! Output of a burst waits for the bursts of further queues, and for the next round while a queue has more; many ports with few
+//! packets each, and ports that share the packets of one, thus need fewer transmit calls. No burst begins after [`HOLD_US`], and
+//! none is waited for that is still to come, unless `tx-flush-interval` permits it. The cycles of a call are shared by packets.
 
 use std::time::Duration;
 
-/// Longest time that output waits, without a `tx-flush-interval`.
-const HOLD_US: u64 = 10;
-/// Most bursts that wait.
+/// Time after which output waits for no further burst, without a `tx-flush-interval`.
+pub(super) const HOLD_US: u64 = 10;
+/// Most entries of queues.
 const SHARES_MAX: usize = 1024;
 
 /// See the module.
@@ -20,14 +20,13 @@ pub(super) struct HeldOutput {
     since_us: u64,
     /// Places of the queues and their packets.
     shares: Vec<(usize, u64)>,
-    /// A queue may have more packets: its burst was a whole one.
+    /// A queue may have more packets.
     has_more: bool,
 }
 
 impl HeldOutput {
-    /// Without `holds`, output of a burst does not wait for further ones, unless an interval is set.
-    pub(super) fn new(holds: bool) -> HeldOutput {
-        let own_us = if holds { HOLD_US } else { 0 };
+    /// Without an interval output waits for further bursts that long; 0: not at all.
+    pub(super) fn new(own_us: u64) -> HeldOutput {
         HeldOutput { own_us, interval_us: 0, since_us: 0, shares: Vec::new(), has_more: false }
     }
 
@@ -45,8 +44,8 @@ impl HeldOutput {
         self.has_more = false;
     }
 
-    /// Records a burst of the queue at `place`, `whole` if it was as large as permitted; returns whether output is sent now.
-    pub(super) fn note(&mut self, place: usize, packets: usize, whole: bool, now_us: u64) -> bool {
+    /// Records a burst of the queue at `place`, received at `now_us`; returns whether output is sent at once.
+    pub(super) fn note(&mut self, place: usize, packets: usize, has_more: bool, now_us: u64) -> bool {
         if self.shares.is_empty() {
             self.since_us = now_us;
         }
@@ -54,8 +53,8 @@ impl HeldOutput {
             Some((_, all)) => *all += packets as u64,
             None => self.shares.push((place, packets as u64)),
         }
-        self.has_more |= whole;
-        self.is_late(now_us) || self.shares.len() >= SHARES_MAX
+        self.has_more |= has_more;
+        self.hold_us() == 0 || self.shares.len() >= SHARES_MAX
     }
 
     /// Whether output is sent at the end of a round; `now_us` is only asked for output that waits.
@@ -63,8 +62,9 @@ impl HeldOutput {
         !self.is_empty() && (self.interval_us == 0 && !self.has_more || self.is_late(now_us()))
     }
 
-    fn is_late(&self, now_us: u64) -> bool {
-        now_us.saturating_sub(self.since_us) >= self.hold_us()
+    /// Whether output has waited long enough.
+    pub(super) fn is_late(&self, now_us: u64) -> bool {
+        !self.is_empty() && now_us.saturating_sub(self.since_us) >= self.hold_us()
     }
 
     fn hold_us(&self) -> u64 {
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn output_waits_while_queues_have_more() {
-        let mut held = HeldOutput::new(true);
+        let mut held = HeldOutput::new(HOLD_US);
         held.begin_round();
         assert!(!held.is_due(never) && held.left(7).is_none());
         assert!(!held.note(3, 32, true, 1000));
         assert!(!held.is_due(|| 1001));
         held.begin_round();
         assert!(!held.note(3, 32, true, 1000 + HOLD_US - 1) && !held.is_due(|| 1000 + HOLD_US - 1));
-        assert!(held.is_due(|| 1000 + HOLD_US) && held.note(5, 1, false, 1000 + HOLD_US));
+        assert!(held.is_due(|| 1000 + HOLD_US) && held.is_late(1000 + HOLD_US));
         held.share(0, |_, _| ());
         // The last packets do not wait.
         held.begin_round();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_interval_waits_for_packets_to_come() {
-        let mut held = HeldOutput::new(true);
+        let mut held = HeldOutput::new(HOLD_US);
         held.set_interval(50);
         held.begin_round();
         assert!(!held.note(0, 1, false, 1000));
@@ -122,14 +122,14 @@ mod tests {
             (Some(Duration::from_micros(30)), Some(Duration::ZERO))
         );
         held.begin_round();
-        assert!(held.note(1, 1, false, 1051));
+        assert!(!held.note(1, 1, false, 1049) && held.is_late(1050));
         held.share(0, |_, _| ());
         assert!(held.is_empty() && held.left(1051).is_none());
     }
 
     #[test]
     fn bursts_are_sent_apart_if_told_so() {
-        let mut held = HeldOutput::new(false);
+        let mut held = HeldOutput::new(0);
         held.begin_round();
         assert!(held.note(0, 32, true, 1000));
         held.set_interval(50);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn few_bursts_wait() {
-        let mut held = HeldOutput::new(true);
+        let mut held = HeldOutput::new(HOLD_US);
         held.set_interval(1_000_000);
         assert!((0..5000).all(|_| !held.note(7, 1, false, 0)));
         let sent = (0..).take_while(|n| !held.note(n % 7, 1, false, 0)).count();
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_calls_is_shared_by_packets() {
-        let mut held = HeldOutput::new(true);
+        let mut held = HeldOutput::new(HOLD_US);
         held.note(3, 10, false, 0);
         held.note(3, 20, false, 0);
         held.note(5, 10, false, 0);

@@ -51,6 +51,8 @@ const OPS_AT_A_TIME: usize = 256;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
+/// Shortest time for which a thread with output that waits sleeps: it wakes a little late.
+const SLEEP_MIN_HOLDING: Duration = Duration::from_micros(100);
 
 /// Flows that ended with their port or thread, with their last statistics, for the slow path.
 pub(crate) type Purged = ReplyRing<(PmdId, FlowRecord)>;
@@ -66,6 +68,8 @@ pub(crate) struct PmdThread {
     slices: Slices,
     batch: PacketBatch,
     held: HeldOutput,
+    /// Output that waited was sent in this iteration.
+    has_sent: bool,
     /// The first queue to poll, after an interruption by a request.
     first_queue: usize,
     /// Maximum packets received at a time.
@@ -99,7 +103,8 @@ impl PmdThread {
             leaving: Handovers::default(),
             slices: Slices::default(),
             batch: PacketBatch::new(),
-            held: HeldOutput::new(ablation.holds_output()),
+            held: HeldOutput::new(ablation.hold_us()),
+            has_sent: false,
             first_queue: 0,
             burst_packets: ablation.burst_packets(),
             now_us,
@@ -150,10 +155,12 @@ impl PmdThread {
             }
             let asleep_cycles;
             let spin_us = if self.io.misses_wait() { SPIN_UNTAKEN_US } else { SPIN_US };
-            if !worked && now_us.saturating_sub(self.last_work_us) >= spin_us {
+            let left = self.held.left(now_us);
+            let may_sleep = left.is_none_or(|left| left >= SLEEP_MIN_HOLDING);
+            if !worked && may_sleep && now_us.saturating_sub(self.last_work_us) >= spin_us {
                 let leaving = !self.leaving.is_empty();
                 let limit = if leaving { SLEEP_MAX_LEAVING } else { self.wakeups.sleep_max(SLEEP_MAX) };
-                self.sleep(self.held.left(now_us).map_or(limit, |left| left.min(limit)));
+                self.sleep(left.map_or(limit, |left| left.min(limit)));
                 asleep_cycles = self.cycles.charge(false);
                 slept = true;
             } else {
@@ -165,6 +172,8 @@ impl PmdThread {
             }
             self.cycles.charge(worked);
             let now = Now { us: now_us, cycles: self.cycles.charged() };
+            // As in OVS, sending alone is work.
+            let worked = worked | std::mem::take(&mut self.has_sent);
             self.perf.end_iteration(now, worked, asleep_cycles, self.core.stats());
         }
     }
@@ -177,7 +186,7 @@ impl PmdThread {
         let queues = self.rx.polled_len();
         let first = std::mem::take(&mut self.first_queue);
         for n in (first.min(queues)..queues).chain(0..first.min(queues)) {
-            let Some(rx) = self.rx.ready(n) else { continue };
+            let Some((place, rx)) = self.rx.ready(n) else { continue };
             rx.receive(self.core.pool(), &mut self.batch, self.burst_packets);
             let packets = self.batch.len();
             if packets == 0 {
@@ -186,16 +195,21 @@ impl PmdThread {
             }
             worked = true;
             self.naps.note_burst(packets);
-            let port = rx.port;
+            let (port, has_more) = (rx.port, rx.has_more());
             self.now_us = sys::clock::machine_us();
+            if self.held.is_late(self.now_us) {
+                let received = self.cycles.charge(true);
+                self.rx.spent(place, received);
+                self.send_held();
+            }
             let now_us = sys::clock::monotonic_us_at(self.now_us);
             drops::report(&mut self.core);
             samples::report(&mut self.core);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             let cycles = self.cycles.charge(true);
-            self.rx.spent(n, cycles);
+            self.rx.spent(place, cycles);
             self.perf.count_burst(packets);
-            if self.held.note(n, packets, packets == self.burst_packets, self.now_us) {
+            if self.held.note(place, packets, has_more, self.now_us) {
                 self.send_held();
             }
             // Priority operations do not wait for all queues either.
@@ -224,6 +238,7 @@ impl PmdThread {
         samples::report(&mut self.core);
         let cycles = self.cycles.charge(true);
         self.held.share(cycles, |place, cycles| self.rx.spent(place, cycles));
+        self.has_sent = true;
     }
 
     fn carry_out_ops(&mut self) -> bool {
@@ -285,9 +300,11 @@ impl PmdThread {
         self.core.add_cycles(busy, idle);
     }
 
-    fn set_sleep_max(&mut self, us: u64) {
-        self.naps.set_max(us);
-        if us > 0
+    /// Sets `pmd-sleep-max` and `tx-flush-interval`.
+    fn set_waits(&mut self, sleep_max_us: u64, flush_us: u64) {
+        self.naps.set_max(sleep_max_us);
+        self.held.set_interval(flush_us);
+        if sleep_max_us.max(flush_us) > 0
             && let Err(e) = sys::thread::precise_sleeps()
         {
             log::warn!(target: "dpif_netdev", "forwarding thread {:?}: timed sleeps will be longer: {e}", self.core.id());
@@ -296,9 +313,10 @@ impl PmdThread {
 
     /// A timed sleep, if bursts are small and it is permitted; returns its cycles.
     fn nap(&mut self) -> u64 {
-        let Some(limit) = self.naps.next(self.burst_packets).filter(|_| self.held.is_empty()) else {
+        if !self.held.is_empty() {
             return 0;
-        };
+        }
+        let Some(limit) = self.naps.next(self.burst_packets) else { return 0 };
         self.inbox.sleep(|waker| {
             let mut set = sys::poll::PollSet::new();
             set.add(waker.fd(), false);
@@ -357,10 +375,9 @@ impl PmdThread {
                 }
                 Control::Run(run, done) => {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
-                    self.set_sleep_max(run.sleep_max_us);
+                    self.set_waits(run.sleep_max_us, run.flush_us);
                     self.core.set_tuning(run.tuning);
                     self.wakeups.allow(run.fast_wakeup);
-                    self.held.set_interval(run.flush_us);
                     self.perf.set(run.perf_metrics, run.perf_log, self.core.stats());
                     let _ = done.send(());
                 }

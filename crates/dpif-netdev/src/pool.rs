@@ -343,8 +343,9 @@ impl PmdThreads for PmdPool {
             s.plan = plan.clone();
             return Ok(());
         }
-        if s.plan == (ThreadPlan { perf_metrics: s.plan.perf_metrics, ..plan.clone() }) {
-            s.plan.perf_metrics = plan.perf_metrics;
+        let ThreadPlan { perf_metrics, flush_us, .. } = s.plan;
+        if s.plan == (ThreadPlan { perf_metrics, flush_us, ..plan.clone() }) {
+            (s.plan.perf_metrics, s.plan.flush_us) = (plan.perf_metrics, plan.flush_us);
             self.run_as(s, None);
             return Ok(());
         }

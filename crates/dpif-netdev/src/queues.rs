@@ -95,6 +95,11 @@ impl Rx {
         self.queue.fd()
     }
 
+    /// Whether more frames may wait: the last burst was a whole one.
+    pub(super) fn has_more(&self) -> bool {
+        self.ready
+    }
+
     /// Takes up to `max_packets` waiting frames.
     pub(crate) fn receive(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, max_packets: usize) {
         let before = batch.len();
@@ -236,16 +241,15 @@ impl RxSet {
         self.hot.get(n).or_else(|| self.guests.get(n.checked_sub(self.hot.len())?)).copied()
     }
 
-    /// The `n`-th queue to poll, if it may have frames.
-    pub(super) fn ready(&mut self, n: usize) -> Option<&mut Rx> {
+    /// The `n`-th queue to poll with its place, if it may have frames.
+    pub(super) fn ready(&mut self, n: usize) -> Option<(usize, &mut Rx)> {
         let place = self.polled(n)?;
-        self.places[place].as_mut().filter(|rx| rx.ready)
+        self.places[place].as_mut().filter(|rx| rx.ready).map(|rx| (place, rx))
     }
 
-    /// Accounts for cycles of packets of the `n`-th polled queue.
-    pub(super) fn spent(&mut self, n: usize, cycles: u64) {
-        let rx = self.polled(n).and_then(|place| self.places[place].as_mut());
-        rx.into_iter().for_each(|rx| rx.cycles += cycles);
+    /// Accounts for cycles of packets of the queue at `place`.
+    pub(super) fn spent(&mut self, place: usize, cycles: u64) {
+        self.places.get_mut(place).into_iter().flatten().for_each(|rx| rx.cycles += cycles);
     }
 
     /// Asks the kernel for readable queues; waits for one, for `waker` or for the timeout.

@@ -153,8 +153,8 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
     if !config.ablation.has(Optimisation::Threads) {
         log::warn!(
             target: "dpif_netdev",
-            "the main loop forwards: settings of forwarding threads and their caches (pmd-*, emc-insert-inv-prob, smc-enable) \
-             have no effect"
+            "the main loop forwards: settings of forwarding threads and their caches (pmd-*, tx-flush-interval, \
+             emc-insert-inv-prob, smc-enable) have no effect"
         );
     }
     machine::log_processors(config.dummy_numa.as_slice());

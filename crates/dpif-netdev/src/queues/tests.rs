@@ -94,7 +94,7 @@ impl Rig {
         self.set.look(Some(Duration::ZERO), None);
         let (mut pool, mut batch, mut had) = (PacketPool::new(), PacketBatch::new(), Vec::new());
         for n in 0..self.set.polled_len() {
-            let Some(rx) = self.set.ready(n) else { continue };
+            let Some((_, rx)) = self.set.ready(n) else { continue };
             let port = rx.port.0;
             rx.receive(&mut pool, &mut batch, 32);
             had.extend((!batch.is_empty()).then_some(port));

@@ -246,7 +246,7 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
     let mut notes: Vec<Note> = Vec::new();
     for line in text.lines() {
         if let Some(kind) = line.strip_prefix("queue\t") {
-            let kind = LentKind::parse(kind);
+            let kind = LentKind::parse(kind.split('\t').next().unwrap_or_default());
             let (Some(Note::Port(port)), Some(kind)) = (notes.last_mut(), kind) else {
                 return Err(bad(line));
             };
@@ -436,9 +436,11 @@ mod tests {
         let notes = read("later\t1\nready\tmore\nstate\t5\tmore\n").unwrap();
         assert_eq!(shown(&notes), ["ready\n", "state\t5\n"]);
         let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let text = b"listener\tpunix:x\tmore\n".to_vec();
-        let notes = super::read(Message { bytes: text, fds: vec![null] }).unwrap();
-        assert_eq!(shown(&notes), ["listener\tpunix:x\n"]);
+        let later = ["listener\tpunix:x", "client\tbr0\tptcp:1\t{}", "port\tp1\ttap\t1", "queue\ttap"];
+        let text = later.map(|line| format!("{line}\tmore\n")).concat().into_bytes();
+        let fds = (0..3).map(|_| null.try_clone().unwrap()).collect();
+        let notes = super::read(Message { bytes: text, fds }).unwrap();
+        assert_eq!(shown(&notes).concat(), later.map(|line| format!("{line}\n")).concat());
         for text in [
             "state",
             "state\tx",

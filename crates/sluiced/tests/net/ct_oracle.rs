@@ -385,7 +385,7 @@ fn tcp_states_are_those_of_open_vswitch() {
 type Tuple = [(String, u16); 2];
 
 /// Asserts the tuples of translated connections: segments of the client have the translated one, those of the server are
-/// translated back, and no two connections share one. Linux leaves invalid segments as they are.
+/// translated back, and no two connections of a switch share one. Linux leaves invalid segments as they are.
 fn assert_translated(
     tracker: Tracker,
     translation: Translation,
@@ -427,7 +427,9 @@ fn assert_translated(
                 assert!(is_translated, "{}", context());
             }
             let tuple = tuple.map(Clone::clone);
-            assert_eq!(*owners.entry(tuple.clone()).or_insert(number), number, "{}", context());
+            let owner = *owners.entry(tuple.clone()).or_insert(number);
+            // Seen once: Linux 6.18 gives two connections one port. It is the oracle of states, not the one under test.
+            assert!(owner == number || tracker == Tracker::Linux, "{}, of {owner}", context());
             translated = Some(tuple);
         }
     }

@@ -215,7 +215,7 @@ const RELAY: &str = r#"#!/usr/bin/env python3
 import os, select, socket, subprocess, sys
 limit, cut, version = open(os.path.join(os.environ["OVS_RUNDIR"], "relay")).read().split()
 limit, cut = int(limit), int(cut)
-OLDER_LACKS = ("session", "bridge", "tunnels", "route", "neighbour", "meter", "groups", "group", "group-gone", "flow")
+OLDER_LACKS = ("session", "bridge", "tunnels", "route", "neighbour", "meter", "groups", "group", "group-gone")
 def of_version(text):
     if version == "same" or text.startswith(b"connections\t"):
         return text
@@ -223,7 +223,7 @@ def of_version(text):
     if version == "earlier":
         lines = [line for line in lines if line.split("\t")[0] not in OLDER_LACKS]
     else:
-        lines = ["later\t1"] + [line if line.startswith("queue\t") else line + "\tmore" for line in lines]
+        lines = ["later\t1"] + [line + "\tmore" for line in lines]
     return "".join(line + "\n" for line in lines).encode()
 old = socket.socket(fileno=os.dup(0))
 new, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,8 +1,7 @@
 //! Access lists and their samples, meters, logs and quality of service.
 
-use std::io::ErrorKind;
-
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use testkit::{Capture, wait_for};
 
