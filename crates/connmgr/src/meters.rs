@@ -109,6 +109,14 @@ impl MeterTable {
         Ok(())
     }
 
+    /// Sets the time of the creation of a meter, if it is there.
+    pub(super) fn date(&mut self, id: u32, created_ms: u64, ctx: &BridgeCtx<'_>) {
+        if let Some(entry) = self.meters.get_mut(&id).filter(|entry| entry.since_ms != created_ms) {
+            entry.since_ms = created_ms;
+            ctx.backer.recorder.meter(ctx.bridge, id, Some((&entry.meter, created_ms)));
+        }
+    }
+
     /// Whether rules of deleted meters are being removed.
     pub(super) fn is_ending(&self) -> bool {
         !self.ending.is_empty()

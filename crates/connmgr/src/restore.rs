@@ -24,8 +24,8 @@ pub struct Dated<T> {
 
 impl<T> Dated<T> {
     /// The time of its creation, which is not later than now.
-    fn created_ms(&self, now_ms: u64) -> u64 {
-        self.created_ms.map_or(now_ms, |created_ms| created_ms.min(now_ms))
+    fn created_ms(&self, now_ms: u64) -> Option<u64> {
+        self.created_ms.map(|created_ms| created_ms.min(now_ms))
     }
 }
 
@@ -161,12 +161,18 @@ impl Connmgr {
             let id = meter.id;
             let command =
                 if self.shared.meters.has(id) { MeterModCommand::Modify } else { MeterModCommand::Add };
-            let created_ms = dated.created_ms(now_ms);
-            let done = self.shared.meters.change(&MeterMod { command, meter }, ctx, created_ms);
+            let done = self.shared.meters.change(&MeterMod { command, meter }, ctx, now_ms);
+            if let Some(created_ms) = dated.created_ms(now_ms) {
+                self.shared.meters.date(id, created_ms, ctx);
+            }
             refused.extend(done.err().map(|kind| RefusedPart::Meter(id, kind)));
         }
         with_context(&self.shared, ctx, now_ms, |cx| {
             add_groups(groups, ctx, cx, refused);
+            let dates = groups.iter().filter_map(|group| Some((group.what.id, group.created_ms(now_ms)?)));
+            if !groups.is_empty() {
+                ctx.backer.change_tables(ctx.bridge, |tables| tables.date_groups(dates));
+            }
             for (chunk, rules) in rules.chunks(AT_ONCE).enumerate() {
                 let failed = flow_mod::restore(ctx.backer, ctx.bridge, rules, cx);
                 let failed = failed.into_iter();
@@ -212,8 +218,7 @@ fn add_groups(
     loop {
         let mut again = Vec::new();
         for group in &left {
-            let then = ModContext { now_ms: group.created_ms(cx.now_ms), ..*cx };
-            let failed = change_group(GroupModCommand::AddOrModify, &group.what, ctx, &then);
+            let failed = change_group(GroupModCommand::AddOrModify, &group.what, ctx, cx);
             again.extend(failed.map(|kind| (*group, kind)));
         }
         if again.is_empty() || again.len() == left.len() {

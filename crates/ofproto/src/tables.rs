@@ -281,6 +281,15 @@ impl Tables {
         Ok(change)
     }
 
+    /// Sets the times of the creation of groups that are there.
+    pub fn date_groups(&mut self, dates: impl IntoIterator<Item = (u32, u64)>) {
+        for (id, created_ms) in dates {
+            if self.groups.date(id, created_ms) {
+                self.journal.push(Change::Group(id));
+            }
+        }
+    }
+
     /// Deletes all groups; the caller removes their rules.
     pub(crate) fn clear_groups(&mut self) {
         if !self.groups.is_empty() {

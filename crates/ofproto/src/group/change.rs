@@ -9,7 +9,6 @@ use openflow::msg::group::{
     GroupModCommand, GroupType,
 };
 use openflow::{ErrorKind, GROUP_ANY, Version};
-use std::sync::Arc;
 
 /// Maximum groups of a bridge.
 pub const MAX_GROUPS: usize = 1 << 20;
@@ -52,6 +51,19 @@ impl Groups {
             GroupModCommand::RemoveBucket => self.change_buckets(m, removed)?,
         }
         Ok(GroupChange::Changed)
+    }
+
+    /// Sets the time of the creation of a group; returns whether it was another one.
+    pub(crate) fn date(&mut self, id: u32, created_ms: u64) -> bool {
+        let Some(old) = self.get(id).filter(|group| group.created_ms != created_ms).cloned() else {
+            return false;
+        };
+        let new = Group::new(&old.desc(), created_ms);
+        let (packets, bytes) = old.counter.counts();
+        new.counter.credit(packets, bytes);
+        keep_counts(&old, &new);
+        self.insert(new);
+        true
     }
 
     fn delete(&mut self, id: u32) -> Vec<u32> {
@@ -110,7 +122,7 @@ impl Groups {
     }
 }
 
-fn keep_counts(old: &Arc<Group>, new: &Arc<Group>) {
+fn keep_counts(old: &Group, new: &Group) {
     for bucket in &new.buckets {
         if let Some(before) = old.buckets.iter().find(|b| b.id == bucket.id) {
             let (packets, bytes) = before.counter.counts();

@@ -185,3 +185,18 @@ fn versions_share_what_is_unchanged() {
     assert!(!before.is_same(&groups));
     assert_eq!(shown(&before, 1), "group_id=1,type=all,bucket=bucket_id:0,actions=output:1");
 }
+
+#[test]
+fn a_group_is_dated_with_its_counters() {
+    let mut groups = Groups::default();
+    change(&mut groups, Add, "group_id=1,type=all,bucket=bucket_id=3,1,bucket=bucket_id=4,2").unwrap();
+    let group = groups.get(1).unwrap();
+    group.counter.credit(5, 300);
+    group.buckets[1].counter.credit(2, 120);
+    let before = shown(&groups, 1);
+    assert!(groups.date(1, 77) && !groups.date(1, 77) && !groups.date(2, 77));
+    let group = groups.get(1).unwrap();
+    assert_eq!((group.created_ms, group.counter.counts()), (77, (5, 300)));
+    assert_eq!(group.buckets.iter().map(|b| b.counter.counts()).collect::<Vec<_>>(), [(0, 0), (2, 120)]);
+    assert_eq!(shown(&groups, 1), before);
+}

@@ -276,6 +276,13 @@ fn later_and_earlier_versions_take_over() {
     vsctl(&daemon, "set-controller br0 ptcp:6653:127.0.0.1");
     let rule = "table=9,priority=7,udp,tp_dst=9,actions=drop";
     daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
+    for (command, what) in [
+        ("add-group", "group_id=1,type=all,bucket=actions=drop"),
+        ("add-meter", "meter=1,kbps,bands=type=drop,rate=9"),
+    ] {
+        daemon.ovs("ovs-ofctl", &["-O", "OpenFlow13", command, "br0", what]).unwrap();
+    }
+    let created = Instant::now();
     let mut successors: Vec<Successor> = Vec::new();
     let (lost, disordered, gap_us) = with_stream(&net, 2, |_| {
         for version in ["later", "earlier", "later"] {
@@ -290,6 +297,9 @@ fn later_and_earlier_versions_take_over() {
         }
     });
     println!("three handovers between versions: longest gap {gap_us} us");
+    let least_s = created.elapsed().as_secs_f64() - 0.01;
+    let ages = crate::restore::ages_s(&daemon);
+    assert!(ages.iter().all(|age| *age >= least_s), "{ages:?} after {least_s} s");
     assert_eq!((lost, disordered), (0, 0), "lost, disordered");
     assert!(daemon.log().contains("a line of another version is skipped"), "{}", daemon.log());
 }

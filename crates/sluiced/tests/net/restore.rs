@@ -66,7 +66,7 @@ fn dump(daemon: &Daemon) -> String {
 }
 
 /// Seconds since the creation of group 1 and of meter 1.
-fn ages_s(daemon: &Daemon) -> [f64; 2] {
+pub(crate) fn ages_s(daemon: &Daemon) -> [f64; 2] {
     [("dump-group-stats", "group_id=1,"), ("meter-stats", "meter:1 ")].map(|(command, of)| {
         let text = ofctl(daemon, &["-O", "OpenFlow13", command, "br0"]);
         let age = text.split(of).nth(1).and_then(|rest| rest.split("duration").nth(1));
