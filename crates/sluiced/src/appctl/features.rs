@@ -76,6 +76,11 @@ fn set(plane: &mut ControlPlane, Setting { force, bridge, feature, value }: Sett
         })
     };
     let answer = set();
+    if changed {
+        let bridges = plane.switch.instances().bridges();
+        let bridges: Vec<_> = bridges.into_iter().map(|(_, bridge)| bridge.id).collect();
+        bridges.into_iter().for_each(|bridge| plane.switch.review_local_samples(bridge));
+    }
     match changed {
         true => Reply::Later(Wait::Rounds(order_rounds(&plane.switch))),
         false => Reply::from(answer),

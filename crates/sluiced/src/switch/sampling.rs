@@ -33,9 +33,6 @@ impl Switch {
         export.sets.retain(|_, set| !set.targets.is_empty());
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         let lacks = !export.local_groups.is_empty() && !instance.backer.features().psample;
-        let why =
-            "local_group_id: samples for local readers are not taken: the datapath lacks the action psample";
-        self.planner.sampling_failed(bridge, lacks.then(|| why.to_string()));
         if lacks && self.exporters.local_groups(bridge) != Some(&export.local_groups) {
             let name = instance.backer.view().bridge(bridge).map(|b| b.name.clone()).unwrap_or_default();
             log::warn!(
@@ -47,6 +44,16 @@ impl Switch {
         export.netflow = netflow.map(|netflow| (netflow.targets.clone(), records(netflow, instance)));
         self.exporters.configure(bridge, export, instance);
         self.refresh_sampling(bridge);
+        self.review_local_samples(bridge);
+    }
+
+    /// Reports whether samples of a bridge for local readers are not taken, after a change of these or of features.
+    pub(crate) fn review_local_samples(&mut self, bridge: BridgeId) {
+        let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        let wanted = self.exporters.local_groups(bridge).is_some_and(|groups| !groups.is_empty());
+        let lacks = wanted && !instance.backer.features().psample;
+        let why = "local_group_id: samples for local readers are not taken: the datapath lacks psample";
+        self.planner.sampling_failed(bridge, lacks.then(|| why.to_string()));
     }
 
     /// The address of a dummy or of a device of the system.

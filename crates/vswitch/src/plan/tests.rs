@@ -98,6 +98,27 @@ fn a_bond_may_have_an_interface_of_its_own() {
 }
 
 #[test]
+fn samples_that_are_not_taken_are_told_until_they_are() {
+    let mut world = World::with_bridge();
+    let id = *world.fake.bridges.keys().next().unwrap();
+    let told = |world: &World| {
+        let facts = world.planner.facts();
+        let mut notices = facts.bridges.values().filter_map(|facts| facts.status.get(NOTICE_KEY));
+        let listed =
+            world.planner.ineffective().iter().any(|n| n.table == "Bridge" && n.message == "no samples");
+        assert_eq!(notices.any(|text| text.contains("no samples")), listed);
+        (world.planner.version(), listed)
+    };
+    let (before, _) = told(&world);
+    world.planner.sampling_failed(id, Some("no samples".to_string()));
+    assert_eq!(told(&world), (before + 1, true));
+    world.planner.sampling_failed(id, Some("no samples".to_string()));
+    assert_eq!(told(&world), (before + 1, true));
+    world.planner.sampling_failed(id, None);
+    assert_eq!(told(&world), (before + 2, false));
+}
+
+#[test]
 fn one_change_takes_few_commands_however_many_ports_there_are() {
     let mut world = World::with_bridge();
     world.set("Bridge", "br0", "other_config", map(&[("hwaddr", "00:00:00:00:00:01")]));

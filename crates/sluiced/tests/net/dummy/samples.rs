@@ -128,14 +128,17 @@ fn a_datapath_without_the_action_has_no_local_samples() {
     assert!(trace.ends_with("Datapath actions: 2\n"), "{trace}");
     let told = "bridge br0: ignoring local sampling configuration: not supported by this datapath";
     assert!(lab.daemon.log().contains(told), "{}", lab.daemon.log());
-    let why =
-        "local_group_id: samples for local readers are not taken: the datapath lacks the action psample";
+    let why = "local_group_id: samples for local readers are not taken: the datapath lacks psample";
     let notice = || vsctl(&lab.daemon, "--if-exists get Bridge br0 status:notice");
     wait_for(LIMIT, "the reason in the row", || notice().contains(why)).unwrap();
     assert!(lab.appctl("sluice/status").contains(why));
     lab.appctl("dpif/set-dp-features br0 psample true");
     let trace = lab.appctl("ofproto/trace br0 in_port=1");
     assert!(trace.ends_with("Datapath actions: psample(group=10,cookie=0x100000002),2\n"), "{trace}");
-    vsctl(&lab.daemon, "--all destroy Flow_Sample_Collector_Set");
     wait_for(LIMIT, "no reason in the row", || !notice().contains(why)).unwrap();
+    lab.appctl("dpif/set-dp-features br0 psample false");
+    wait_for(LIMIT, "the reason again", || notice().contains(why)).unwrap();
+    vsctl(&lab.daemon, "--all destroy Flow_Sample_Collector_Set");
+    wait_for(LIMIT, "no reason without sets", || !notice().contains(why)).unwrap();
+    assert!(!lab.appctl("sluice/status").contains(why));
 }
