@@ -201,6 +201,7 @@ impl PmdThread {
                 let received = self.cycles.charge(true);
                 self.rx.spent(place, received);
                 self.send_held();
+                self.now_us = sys::clock::machine_us();
             }
             let now_us = sys::clock::monotonic_us_at(self.now_us);
             drops::report(&mut self.core);

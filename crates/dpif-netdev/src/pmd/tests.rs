@@ -116,6 +116,10 @@ impl netdev::RxQueue for Bursts {
     ) -> std::io::Result<usize> {
         let frames = self.left.pop_front().unwrap_or(0);
         assert!(frames <= most);
+        let begun_us = sys::clock::machine_us();
+        while sys::clock::machine_us() < begun_us + 2 {
+            std::hint::spin_loop();
+        }
         for _ in 0..frames {
             let mut frame = pool.alloc(60);
             frame.set_frame(&[0; 60]);
@@ -172,6 +176,18 @@ fn bursts_of_a_round_and_of_further_ones_leave_together() {
     assert_eq!(round(), (105, 3));
     thread.apply(OpBatch { pmd: PmdId::Core(0), ops: vec![DpifOp::Stats], tag: 0, reply: None });
     assert_eq!(sent(&thread), (105, 4), "an operation finds no output that waits");
+}
+
+#[test]
+fn output_that_is_late_leaves_before_the_next_burst() {
+    let (mut thread, _) = thread(Ablation::default());
+    thread.held = HeldOutput::new(1);
+    thread.core.port_add(DpPort(9)).unwrap();
+    (1..=3).for_each(|port| forward(&mut thread, port, &[1]));
+    // Each receive call takes longer than output waits.
+    thread.rx.look(Some(Duration::ZERO), None);
+    thread.poll_ready();
+    assert_eq!(sent(&thread), (3, 3));
 }
 
 #[test]

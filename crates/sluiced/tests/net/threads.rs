@@ -412,16 +412,16 @@ fn idle_threads_sleep_and_wake_on_the_first_packet() {
     for ((name, ..), (before, after)) in threads.iter().zip(before.into_iter().zip(used())) {
         // A thread that polls uses all of a processor, or its share of a loaded one, and never sleeps.
         let (spent, slept) = (after.0 - before.0, after.1 - before.1);
-        assert!(spent <= 50 && (2..=100).contains(&slept), "{name}: {spent} ticks, {slept} sleeps in 2.5 s");
+        assert!(spent <= 50 && (2..=60).contains(&slept), "{name}: {spent} ticks, {slept} sleeps in 2.5 s");
     }
-    // Threads that slept for times of their own, no more than a hundred, would hardly ever be that fast.
+    // Threads that slept for times of their own, sixty times at most, would hardly ever be that fast.
     let mostly_fast = || {
         let out =
-            one.netns.run("ping", &["-n", "-i", "0.1", "-c", "20", &two.ipv4.to_string()]).unwrap().stdout;
+            one.netns.run("ping", &["-n", "-i", "0.137", "-c", "20", &two.ipv4.to_string()]).unwrap().stdout;
         let ms = out.lines().filter_map(|l| l.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok());
         ms.filter(|ms| *ms < 10.0).count() > 10
     };
-    assert!((0..10).any(|_| mostly_fast()), "first packets after a pause take 10 ms");
+    assert!((0..5).any(|_| mostly_fast()), "first packets after a pause take 10 ms");
 }
 
 #[test]

@@ -133,11 +133,15 @@ impl Lab {
         &self.net.hosts[number - 1]
     }
 
-    /// Starts `ovs-ofctl monitor` and waits for the switch's reply.
+    /// Starts `ovs-ofctl monitor` and waits for the switch's replies: to the format of packet-ins, and before it to their
+    /// length, if that is given.
     fn monitor(&self, args: &str) -> Running {
         let cmd = self.daemon.tool("ovs-ofctl").arg("-vvconn:console:dbg").args(args.split_whitespace());
         let running = cmd.spawn().unwrap();
-        wait_text(&running, "received: OFPT_BARRIER_REPLY");
+        let replies = 1 + usize::from(args.contains(" 65534"));
+        let all = || running.stderr().matches("received: OFPT_BARRIER_REPLY").count() >= replies;
+        wait_for(LIMIT, "replies to a monitor", all)
+            .unwrap_or_else(|why| panic!("{why}\n{}", running.stderr()));
         running
     }
 
