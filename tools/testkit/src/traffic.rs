@@ -14,7 +14,7 @@ use crate::wait::wait_for;
 /// Maximum time for a server or a capture to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 /// A capture ends after this time without packets.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(250);
 /// But a capture of an endless stream is over after this long.
 const QUIET_LIMIT: Duration = Duration::from_secs(2);
 

@@ -9,7 +9,7 @@ use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, spec, vsctl, wait_until
 use crate::overlays::{HERE, Pair, THERE, require_overlay, require_overlay_to_stock, stock, tunnel};
 
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
-const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
+const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=15";
 
 /// Settings for an emulated machine, whose threads wait for seconds at times.
 const SLOW_BFD: &str = "bfd:enable=true bfd:min_tx=900 bfd:min_rx=900 bfd:mult=9";

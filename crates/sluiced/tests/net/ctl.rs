@@ -204,8 +204,13 @@ fn what_cannot_be_done_is_refused() {
 /// The next message; empty if none comes.
 fn heard(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 256];
-    let length = socket.recv(&mut bytes).unwrap_or(0);
-    String::from_utf8_lossy(&bytes[..length]).into_owned()
+    loop {
+        match socket.recv(&mut bytes) {
+            // A read with a timeout is interrupted, not restarted.
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            got => return String::from_utf8_lossy(&bytes[..got.unwrap_or(0)]).into_owned(),
+        }
+    }
 }
 
 #[test]

@@ -70,8 +70,13 @@ pub(crate) fn stream(host: &Host, texts: &[&str]) {
 
 pub(crate) fn received(socket: &UdpSocket) -> String {
     let mut bytes = [0; 100];
-    let count = socket.recv(&mut bytes).unwrap();
-    String::from_utf8_lossy(&bytes[..count]).to_string()
+    loop {
+        match socket.recv(&mut bytes) {
+            // A read with a timeout is interrupted, not restarted.
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            got => return String::from_utf8_lossy(&bytes[..got.unwrap()]).to_string(),
+        }
+    }
 }
 
 pub(crate) fn wait_for_groups(daemon: &Daemon, what: &str, condition: impl Fn(&str) -> bool) {
@@ -123,11 +128,17 @@ fn streams_reach_members_and_reports_reach_routers() {
     // A member that leaves gets no more; the other goes on.
     drop(one);
     wait_for_groups(&daemon, "one member", |shown| shown.matches("239.1.1.1").count() == 1);
+    // The flows follow.
+    appctl(&daemon, "revalidator/wait");
     stream(sender, &["third"]);
     assert_eq!([received(&two), received(&three)], ["third", "third"]);
-    let counts = streams.map(|capture| capture.stop().unwrap().len());
     // The router gets each packet of both groups.
-    assert_eq!(counts, [2, 3, 3, 6]);
+    let expected = [2, 3, 3, 6];
+    for (capture, count) in streams.iter().zip(expected) {
+        wait_for(LIMIT, "all packets", || capture.lines().len() >= count).unwrap();
+    }
+    let counts = streams.map(|capture| capture.stop().unwrap().len());
+    assert_eq!(counts, expected);
     let at_sender = of_sender.stop().unwrap();
     let reports: Vec<_> = at_sender.iter().filter(|line| line.contains("report")).collect();
     assert!(reports.is_empty(), "{reports:?}");

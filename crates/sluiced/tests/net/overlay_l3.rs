@@ -315,6 +315,9 @@ fn three_hypervisors_route_an_overlay() {
     for from in [1, 2] {
         testkit::reachable(lab.at(from).1, target.ip().parse().unwrap(), LIMIT).unwrap();
     }
+    for source in [hidden(0), lab.at(2).0.ip()] {
+        seen.wait_for(&format!(" {source} > "), LIMIT).unwrap();
+    }
     let lines = seen.stop().unwrap().join("\n");
     assert!(lines.contains(&format!(" {} > ", hidden(0))) && lines.contains(&lab.at(2).0.ip()), "{lines}");
     assert!(!lines.contains(&lab.at(1).0.ip()), "{lines}");

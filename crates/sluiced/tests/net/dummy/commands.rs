@@ -349,6 +349,9 @@ fn commands_answer_as_the_stock_switch_does() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
     let (ours, stock) = (Lab::empty(), Stock::start());
     vsctl(&ours.daemon, SET_UP);
+    // Flows stay until they are shown, however slow the tools are.
+    crate::helpers::keep_flows(&ours.daemon);
+    stock.vsctl("set Open_vSwitch . other_config:max-idle=600000");
     for bridge in ["br0", "br1"] {
         ours.ofctl(&["add-flow", bridge, "actions=NORMAL"]);
         stock.dir.ovs("ovs-ofctl", &["add-flow", bridge, "actions=NORMAL"]).unwrap();

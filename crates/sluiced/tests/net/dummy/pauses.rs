@@ -34,7 +34,13 @@ impl Pauses {
         let cmd = lab.daemon.tool("ovs-ofctl").arg("-vvconn:console:dbg");
         let monitor =
             cmd.args("-OOpenFlow13 -P nxt_packet_in2 monitor br0 resume".split(' ')).spawn().unwrap();
-        wait_for(LIMIT, "the monitor", || monitor.stderr().contains("received: OFPT_BARRIER_REPLY")).unwrap();
+        // The reply to the format of packet-ins; an earlier one may be to their length.
+        let ready = || {
+            let log = monitor.stderr();
+            let format = log.split_once("SET_PACKET_IN_FORMAT");
+            format.is_some_and(|(_, after)| after.contains("received: OFPT_BARRIER_REPLY"))
+        };
+        wait_for(LIMIT, "the monitor", ready).unwrap();
         Pauses { lab, dir, _monitor: monitor }
     }
 

@@ -105,8 +105,10 @@ fn openflow_connections_go_on_and_bridges_keep_what_controllers_set() {
     let listener = net.switch.enter(|| TcpListener::bind("127.0.0.1:6651").unwrap()).unwrap();
     vsctl(
         &daemon,
-        "set-fail-mode br0 secure -- set-controller br0 tcp:127.0.0.1:6651 ptcp:6652:127.0.0.1 \
-         -- set Bridge br0 protocols=OpenFlow10,OpenFlow13",
+        "set-fail-mode br0 secure \
+         -- --id=@a create Controller target=\"tcp:127.0.0.1:6651\" inactivity_probe=0 \
+         -- --id=@p create Controller target=\"ptcp:6652:127.0.0.1\" inactivity_probe=0 \
+         -- set Bridge br0 controller=@a,@p protocols=OpenFlow10,OpenFlow13",
     );
     // One that the bridge connects to, one that connects to it, one of its own socket.
     let mut active = Client::new(patient(listener.accept().unwrap().0));

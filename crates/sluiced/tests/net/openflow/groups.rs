@@ -90,6 +90,8 @@ fn a_fast_failover_group_follows_the_links() {
             trace.contains("using bucket 1") == (at == "3") && !dump.is_empty()
         })
         .unwrap();
+        // The flows follow.
+        lab.appctl("revalidator/wait");
     };
     let port = lab.net.ports()[1].to_string();
     lab.net.switch.run("ip", &["link", "set", &port, "down"]).unwrap();

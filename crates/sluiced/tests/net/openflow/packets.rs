@@ -46,7 +46,10 @@ fn packet_ins_carry_metadata_of_the_flow() {
         drop(monitor);
         let nxt2 = lab.monitor(&format!("-O {version} -P nxt_packet_in2 monitor br0 65534"));
         send(lab.host(1), &[frame]);
-        wait_text(&nxt2, "userdata=01.02.03");
+        // The log has each message before it is printed.
+        wait_for(LIMIT, "the packet", || packet_ins(&nxt2.stderr()) > 0)
+            .unwrap_or_else(|why| panic!("{why}\n{}", nxt2.stderr()));
+        assert!(nxt2.stderr().contains("userdata=01.02.03"), "{}", nxt2.stderr());
         // Once per packet, including those that hit the megaflow.
         assert_eq!(packet_ins(&nxt2.stderr()), 1, "{}", nxt2.stderr());
     }

@@ -73,6 +73,7 @@ fn a_port_follows_its_configuration() {
     pass(2);
     // ALL includes ports with `no-flood`.
     send(lab.host(3), &[frame(3)]);
+    watch.wait_for("02aa 0000 0003", LIMIT).unwrap();
     lab.ofctl("mod-port br0 2 flood");
     pass(4);
     lab.ofctl("mod-port br0 2 no-forward");
