@@ -15,15 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use sync::{AtomicU64, Mutex, lock};
 
-/// A queue that always has a frame; each poll records it and sends a request.
-struct Endless {
-    port: u32,
-    inbox: Arc<Inbox>,
-    asked: Arc<Mutex<Vec<u32>>>,
+/// A readable queue; each poll asks `next` for the number of its frames.
+struct Frames<F> {
+    next: F,
     fd: sys::Waker,
 }
 
-impl netdev::RxQueue for Endless {
+impl<F: FnMut() -> usize> Frames<F> {
+    fn of(next: F) -> Frames<F> {
+        let fd = sys::Waker::new().unwrap();
+        fd.wake();
+        Frames { next, fd }
+    }
+}
+
+impl<F: FnMut() -> usize + Send> netdev::RxQueue for Frames<F> {
     fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.fd()
     }
@@ -32,13 +38,16 @@ impl netdev::RxQueue for Endless {
         &mut self,
         pool: &mut packet::PacketPool,
         batch: &mut packet::PacketBatch,
-        _: usize,
+        most: usize,
     ) -> std::io::Result<usize> {
-        batch.push(pool.alloc(60));
-        lock(&self.asked).push(self.port);
-        let (done, _) = std::sync::mpsc::sync_channel(1);
-        let _none_left = self.inbox.request(Control::Clear(done));
-        Ok(1)
+        let frames = (self.next)();
+        assert!(frames <= most);
+        for _ in 0..frames {
+            let mut frame = pool.alloc(60);
+            frame.set_frame(&[0; 60]);
+            batch.push(frame);
+        }
+        Ok(frames)
     }
 
     fn counters(&self) -> netdev::RxCounters {
@@ -76,9 +85,15 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
     let (mut thread, inbox) = thread(Ablation::default());
     let asked = Arc::new(Mutex::new(Vec::new()));
     for port in 0..5 {
-        let fd = sys::Waker::new().unwrap();
-        fd.wake();
-        add(&mut thread, port, Endless { port, inbox: inbox.clone(), asked: asked.clone(), fd });
+        // It always has a frame; each poll records it and sends a request.
+        let (inbox, asked) = (inbox.clone(), asked.clone());
+        let next = move || {
+            lock(&asked).push(port);
+            let (done, _) = std::sync::mpsc::sync_channel(1);
+            let _none_left = inbox.request(Control::Clear(done));
+            1
+        };
+        add(&mut thread, port, Frames::of(next));
     }
     for passes in 1..=10 {
         thread.rx.look(Some(Duration::ZERO), None);
@@ -89,52 +104,20 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
     assert_eq!(*lock(&asked), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
 }
 
-/// A queue that gives these numbers of frames, one after another.
-struct Bursts {
-    left: std::collections::VecDeque<usize>,
-    fd: sys::Waker,
-}
-
-impl Bursts {
-    fn of(bursts: &[usize]) -> Bursts {
-        let fd = sys::Waker::new().unwrap();
-        fd.wake();
-        Bursts { left: bursts.iter().copied().collect(), fd }
-    }
-}
-
-impl netdev::RxQueue for Bursts {
-    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.fd.fd()
-    }
-
-    fn recv(
-        &mut self,
-        pool: &mut packet::PacketPool,
-        batch: &mut packet::PacketBatch,
-        most: usize,
-    ) -> std::io::Result<usize> {
-        let frames = self.left.pop_front().unwrap_or(0);
-        assert!(frames <= most);
+/// A queue with these numbers of frames, one after another. Each receive call takes two microseconds at least.
+fn bursts(bursts: &[usize]) -> impl netdev::RxQueue + 'static {
+    let mut left: std::collections::VecDeque<usize> = bursts.iter().copied().collect();
+    Frames::of(move || {
         let begun_us = sys::clock::machine_us();
         while sys::clock::machine_us() < begun_us + 2 {
             std::hint::spin_loop();
         }
-        for _ in 0..frames {
-            let mut frame = pool.alloc(60);
-            frame.set_frame(&[0; 60]);
-            batch.push(frame);
-        }
-        Ok(frames)
-    }
-
-    fn counters(&self) -> netdev::RxCounters {
-        netdev::RxCounters::default()
-    }
+        left.pop_front().unwrap_or(0)
+    })
 }
 
 /// Adds a port with these bursts, whose frames go to port 9.
-fn forward(thread: &mut PmdThread, port: u32, bursts: &[usize]) {
+fn forward(thread: &mut PmdThread, port: u32, frames: &[usize]) {
     thread.core.port_add(DpPort(port)).unwrap();
     let (mut key, mut mask) = (FlowKey::default(), FlowKey::default());
     extract(&[0; 60], &Metadata { in_port: port, ..Metadata::default() }, 1, &mut key);
@@ -144,7 +127,7 @@ fn forward(thread: &mut PmdThread, port: u32, bursts: &[usize]) {
     let put = FlowPut { ufid: Ufid(port.into()), key, mask, actions, mode: dpif::PutMode::Create };
     let ops = vec![DpifOp::FlowPut(Box::new(put))];
     thread.apply(OpBatch { pmd: PmdId::Core(0), ops, tag: 0, reply: None });
-    add(thread, port, Bursts::of(bursts));
+    add(thread, port, bursts(frames));
 }
 
 /// Frames and transmit calls so far.
