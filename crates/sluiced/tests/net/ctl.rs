@@ -8,7 +8,7 @@ use testkit::{
 };
 
 use crate::cli::program;
-use crate::helpers::{LIMIT, on_kernel, spec};
+use crate::helpers::{LIMIT, on_kernel, received_text, spec};
 
 /// A machine without a service manager. Ends its daemon when dropped.
 struct Machine {
@@ -203,14 +203,7 @@ fn what_cannot_be_done_is_refused() {
 
 /// The next message; empty if none comes.
 fn heard(socket: &UnixDatagram) -> String {
-    let mut bytes = [0; 256];
-    loop {
-        match socket.recv(&mut bytes) {
-            // A read with a timeout is interrupted, not restarted.
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            got => return String::from_utf8_lossy(&bytes[..got.unwrap_or(0)]).into_owned(),
-        }
-    }
+    received_text(|bytes| socket.recv(bytes)).unwrap_or_default()
 }
 
 #[test]

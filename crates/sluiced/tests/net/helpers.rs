@@ -252,3 +252,19 @@ pub(crate) fn kernel_rx_packets(netns: &Netns, dev: &str) -> u64 {
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     value[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
+
+/// The text of the next datagram. A read with a timeout is interrupted, not restarted: it is tried again.
+///
+/// # Errors
+/// Of `recv`, such as its timeout.
+pub(crate) fn received_text(
+    mut recv: impl FnMut(&mut [u8]) -> std::io::Result<usize>,
+) -> std::io::Result<String> {
+    let mut bytes = [0; 256];
+    loop {
+        match recv(&mut bytes) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            got => return got.map(|length| String::from_utf8_lossy(&bytes[..length]).into_owned()),
+        }
+    }
+}

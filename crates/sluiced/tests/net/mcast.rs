@@ -1,6 +1,6 @@
 //! Multicast snooping with hosts whose kernels join and leave groups: streams reach members alone, reports only routers.
 
-use crate::helpers::{LIMIT, appctl, switch, vsctl};
+use crate::helpers::{LIMIT, appctl, received_text, switch, vsctl};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use testkit::{Capture, Daemon, Host, Topology, require_netns, require_programs, wait_for};
 
@@ -69,14 +69,7 @@ pub(crate) fn stream(host: &Host, texts: &[&str]) {
 }
 
 pub(crate) fn received(socket: &UdpSocket) -> String {
-    let mut bytes = [0; 100];
-    loop {
-        match socket.recv(&mut bytes) {
-            // A read with a timeout is interrupted, not restarted.
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            got => return String::from_utf8_lossy(&bytes[..got.unwrap()]).to_string(),
-        }
-    }
+    received_text(|bytes| socket.recv(bytes)).unwrap()
 }
 
 pub(crate) fn wait_for_groups(daemon: &Daemon, what: &str, condition: impl Fn(&str) -> bool) {
