@@ -1,9 +1,11 @@
-//! The test programs of the workspace, as cargo builds them.
+//! The test programs of the workspace, as cargo builds them; on request with clippy as the compiler, so that one
+//! compilation gives programs and lints.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::workspace::cargo;
@@ -24,15 +26,46 @@ pub(crate) struct Built {
 /// Names a file with the messages of a build, for a stage that runs beside the tests: it need not wait for cargo's lock.
 const MESSAGES: &str = "SLUICE_TESTS_BUILT";
 
+/// Names the compiler of the workspace's own packages for cargo: `clippy-driver` compiles and lints.
+const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+
+/// The compiler of a build. Programs of the two have names of their own, and neither build makes the other stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compiler {
+    /// rustc, as `cargo test` alone has it.
+    Rustc,
+    /// rustc with clippy's lints.
+    Clippy,
+}
+
+impl Compiler {
+    /// Has a command of cargo use it.
+    pub(crate) fn give(self, command: &mut Command) {
+        match self {
+            Compiler::Rustc => {}
+            Compiler::Clippy => drop(command.env(WRAPPER.0, WRAPPER.1)),
+        }
+    }
+}
+
 /// A build of all tests.
+#[derive(Debug)]
 pub(crate) struct Build {
     /// The programs.
     pub(crate) programs: Vec<Built>,
+    /// Warnings and errors of the compiler, rendered; each once.
+    pub(crate) diagnostics: Vec<String>,
+    /// False if a program was not built.
+    pub(crate) complete: bool,
     /// Cargo's messages.
     messages: String,
 }
 
 impl Build {
+    fn of(messages: String, complete: bool) -> Build {
+        Build { programs: built(&messages), diagnostics: diagnostics(&messages), complete, messages }
+    }
+
     /// Gives a stage of this program the build, by the file `messages.json` in `folder`.
     ///
     /// # Errors
@@ -48,23 +81,23 @@ impl Build {
 /// Builds all tests of the workspace with cargo's `profile`; takes a build that the caller of this program has given.
 ///
 /// # Errors
-/// If cargo cannot be run, or a test does not build.
-pub(crate) fn build(root: &Path, profile: &str) -> Result<Build> {
+/// If cargo cannot be run.
+pub(crate) fn build(root: &Path, profile: &str, compiler: Compiler) -> Result<Build> {
     if let Some(path) = std::env::var_os(MESSAGES) {
         let messages = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", Path::new(&path).display()))?;
-        return Ok(Build { programs: built(&messages), messages });
+        return Ok(Build::of(messages, true));
     }
-    let out = Command::new(cargo())
-        .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(["--profile", profile])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    ensure!(out.status.success(), "the tests do not build");
-    let messages = String::from_utf8_lossy(&out.stdout).into_owned();
-    Ok(Build { programs: built(&messages), messages })
+    let format = match std::io::stderr().is_terminal() {
+        true => "--message-format=json-diagnostic-rendered-ansi",
+        false => "--message-format=json",
+    };
+    let mut command = Command::new(cargo());
+    command.args(["test", "--locked", "--workspace", "--no-run", format]);
+    command.args(["--profile", profile]).current_dir(root).stderr(Stdio::inherit());
+    compiler.give(&mut command);
+    let out = command.output().context("cannot run cargo")?;
+    Ok(Build::of(String::from_utf8_lossy(&out.stdout).into_owned(), out.status.success()))
 }
 
 /// The test programs among cargo's messages.
@@ -83,6 +116,27 @@ fn built(messages: &str) -> Vec<Built> {
         })
     };
     messages.lines().filter_map(program).collect()
+}
+
+/// Errors, and warnings of lints, among cargo's messages. A library and its tests may have equal ones. Messages of the
+/// linker depend on the machine.
+fn diagnostics(messages: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for line in messages.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let text = |at: &str| message.pointer(at).and_then(Value::as_str);
+        let code = text("/message/code/code").filter(|code| *code != "linker_messages");
+        let counts = match text("/message/level") {
+            Some("warning") => code.is_some(),
+            level => level.is_some_and(|level| level.starts_with("error")),
+        };
+        if let (true, Some(rendered)) = (counts, text("/message/rendered"))
+            && !all.iter().any(|known| known == rendered)
+        {
+            all.push(rendered.to_owned());
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -104,5 +158,39 @@ no json
             dir: "/w/crates/a".to_owned(),
         };
         assert_eq!(built(MESSAGES), [net]);
+    }
+
+    #[test]
+    fn diagnostics_are_errors_and_lints() {
+        let message = |level: &str, code: &str, text: &str| {
+            let code = if code.is_empty() { Value::Null } else { serde_json::json!({ "code": code }) };
+            let inner = serde_json::json!({ "level": level, "code": code, "rendered": text });
+            serde_json::json!({ "reason": "compiler-message", "message": inner }).to_string()
+        };
+        let messages = [
+            message("warning", "clippy::needless_return", "a"),
+            message("warning", "clippy::needless_return", "a"),
+            message("warning", "", "2 warnings emitted"),
+            message("warning", "linker_messages", "b"),
+            message("note", "", "c"),
+            message("error", "", "d"),
+            message("error: internal compiler error", "", "e"),
+        ];
+        assert_eq!(diagnostics(&messages.join("\n")), ["a", "d", "e"]);
+        assert!(diagnostics(MESSAGES).is_empty());
+    }
+
+    #[test]
+    fn clippy_compiles_the_packages_of_the_workspace() {
+        let wrapper = |compiler: Compiler| {
+            let mut command = Command::new("cargo");
+            compiler.give(&mut command);
+            command
+                .get_envs()
+                .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+                .collect::<Vec<_>>()
+        };
+        assert!(wrapper(Compiler::Rustc).is_empty());
+        assert_eq!(wrapper(Compiler::Clippy), [(WRAPPER.0.into(), Some(WRAPPER.1.into()))]);
     }
 }

@@ -1,7 +1,7 @@
 //! The stages of the check: run in order, timed, and summarized.
 //!
-//! A failed stage does not stop the next, so that one run reports all faults. The cheap ones come first; clippy and the
-//! machine of `guest` run beside the tests.
+//! A failed stage does not stop the next, so that one run reports all faults. The cheap ones come first. Beside tests, the
+//! machine of `guest` runs, and clippy is the compiler of the tests: one compilation serves both.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::jobs::Job;
+use crate::programs::Compiler;
 use crate::workspace::{Workspace, cargo, target};
 use crate::{circles, direction, fuzz, guest, osken, package, supply, test_programs, tidy};
 
@@ -193,7 +194,7 @@ impl Stage {
             }
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),
             Stage::Supply => Ok(report(&supply::check(&Workspace::load(root)?)?)),
-            Stage::Tests => Ok(run_beside_tests(root, &[], skips).iter().all(|(_, _, good)| *good)),
+            Stage::Tests => Ok(run_with_tests(root, &[], skips).iter().all(|(_, _, good)| *good)),
             Stage::Guest => guest::stage::run(root, skips),
             Stage::GuestLong => guest::stage::run_long(root, skips),
             Stage::Fuzz => match fuzz::lacks() {
@@ -285,18 +286,18 @@ pub(crate) fn forward(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<Str
     }
 }
 
-/// Runs `stages` in order, those of [`BESIDE`] beside the tests; true if all went well.
+/// Runs `stages` in order, those of [`WITH_TESTS`] together with the tests; true if all went well.
 pub(crate) fn run(root: &Path, stages: &[Stage]) -> bool {
     let (mut results, mut skips) = (Vec::new(), Vec::new());
     let start = Instant::now();
-    let beside: Vec<Stage> = match stages.contains(&Stage::Tests) {
-        true => stages.iter().copied().filter(|s| BESIDE.contains(s)).collect(),
+    let with_tests: Vec<Stage> = match stages.contains(&Stage::Tests) {
+        true => stages.iter().copied().filter(|s| WITH_TESTS.contains(s)).collect(),
         false => Vec::new(),
     };
-    for stage in stages.iter().filter(|s| !beside.contains(s)) {
+    for stage in stages.iter().filter(|s| !with_tests.contains(s)) {
         println!("== {}", stage.name());
         if *stage == Stage::Tests {
-            results.append(&mut run_beside_tests(root, &beside, &mut skips));
+            results.append(&mut run_with_tests(root, &with_tests, &mut skips));
             continue;
         }
         let start = Instant::now();
@@ -315,19 +316,25 @@ pub(crate) fn run(root: &Path, stages: &[Stage]) -> bool {
     results.iter().all(|(_, _, good)| *good)
 }
 
-/// Stages that run beside the tests: each a job of its own.
-const BESIDE: &[Stage] = &[Stage::Clippy, Stage::Guest];
+/// Stages that run together with the tests.
+const WITH_TESTS: &[Stage] = &[Stage::Clippy, Stage::Guest];
 
-/// Runs the tests, and the stages `beside` with them. Rows of the summary; omissions go to `skips`.
-fn run_beside_tests(
+/// Runs the tests: with lints if `others` has clippy, the rest of them beside as jobs. Rows of the summary; omissions go to
+/// `skips`.
+fn run_with_tests(
     root: &Path,
-    beside: &[Stage],
+    others: &[Stage],
     skips: &mut Vec<String>,
 ) -> Vec<(&'static str, Duration, bool)> {
-    let start = Instant::now();
-    let (good, ended) = test_programs::run(root, beside.iter().map(|stage| job(*stage, root)).collect());
-    let mut results = vec![(Stage::Tests.name(), start.elapsed(), good)];
-    for end in &ended {
+    let lints = others.contains(&Stage::Clippy);
+    let beside: Vec<Stage> = others.iter().copied().filter(|stage| *stage != Stage::Clippy).collect();
+    let compiler = if lints { Compiler::Clippy } else { Compiler::Rustc };
+    let ends = test_programs::run(root, compiler, beside.iter().map(|stage| job(*stage, root)).collect());
+    let mut results = vec![(Stage::Tests.name(), ends.tests.time, ends.tests.good)];
+    if lints {
+        results.push((Stage::Clippy.name(), ends.lints.time, ends.lints.good));
+    }
+    for end in &ends.jobs {
         skips.extend(end.output.lines().filter_map(skipped));
         if let Some(stage) = beside.iter().find(|s| s.name() == end.name) {
             results.push((stage.name(), end.time, end.good));
@@ -339,20 +346,10 @@ fn run_beside_tests(
     results
 }
 
-/// A stage as a command of its own. Clippy leaves the processors to tests.
+/// A stage as a command of its own.
 fn job(stage: Stage, root: &Path) -> Job {
-    let mut command = match stage {
-        Stage::Clippy => {
-            let mut command = Command::new("nice");
-            command.args(["-n", "10"]).arg(cargo()).args(stage.cargo_args());
-            command
-        }
-        _ => {
-            let mut command = Command::new(cargo());
-            command.args(["run", "--quiet", "--locked", "--package", "xtask", "--", "check", stage.name()]);
-            command
-        }
-    };
+    let mut command = Command::new(cargo());
+    command.args(["run", "--quiet", "--locked", "--package", "xtask", "--", "check", stage.name()]);
     command.current_dir(root);
     Job { name: stage.name().to_owned(), command }
 }

@@ -1,15 +1,15 @@
 //! The stage `tests`: all test programs and documentation tests of the workspace, several at once.
 //!
-//! Tests of traffic wait most of the time, so that other programs, clippy and the machine of `guest` run beside
-//! them. The programs that run longest begin first. Prints the slowest tests.
+//! Tests of traffic wait most of the time, so that other programs and the machine of `guest` run beside them. The programs that run longest begin first. Prints the slowest tests.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::jobs::{Ended, Job, run as run_jobs};
-use crate::programs::{Built, build};
+use crate::programs::{Build, Built, Compiler, build};
 use crate::workspace::{cargo, target};
 
 /// Jobs at once.
@@ -28,17 +28,42 @@ const SLOWEST: usize = 10;
 /// Name of the job of documentation tests.
 const DOC: &str = "documentation tests";
 
-/// Builds and runs all tests beside `others`, which start after the first program. True if all tests passed, and the
-/// ends of all jobs.
+/// The end of a stage, for its row of the summary.
+pub(crate) struct End {
+    /// How long it took.
+    pub(crate) time: Duration,
+    /// Whether all went well.
+    pub(crate) good: bool,
+}
+
+/// How the tests ended, and with them clippy and the jobs beside.
+pub(crate) struct Ends {
+    /// Build and tests.
+    pub(crate) tests: End,
+    /// The build's lints; its time is the whole build's.
+    pub(crate) lints: End,
+    /// Tests and other jobs.
+    pub(crate) jobs: Vec<Ended>,
+}
+
+/// Builds all tests with `compiler`, and runs them beside `others`, which start after the first program.
 ///
-/// # Errors
-/// Never: a build that fails is printed and counts as failed tests.
-pub(crate) fn run(root: &Path, mut others: Vec<Job>) -> (bool, Vec<Ended>) {
-    let jobs = match jobs(root, &mut others) {
-        Ok(jobs) => jobs,
+/// A build that fails is printed and counts as failed tests. Lints stop no test.
+pub(crate) fn run(root: &Path, compiler: Compiler, mut others: Vec<Job>) -> Ends {
+    let start = Instant::now();
+    let jobs = build(root, "test", compiler).and_then(|built| {
+        built.diagnostics.iter().for_each(|text| println!("{text}"));
+        ensure!(built.complete, "the tests do not build");
+        Ok((jobs(root, compiler, &built, &mut others)?, built.diagnostics.is_empty()))
+    });
+    let lints = |good| End { time: start.elapsed(), good };
+    let (jobs, lints) = match jobs {
+        Ok((jobs, clean)) => (jobs, lints(clean)),
         Err(why) => {
             println!("  {why:#}");
-            return (false, run_jobs(others, LANES));
+            let lints = lints(false);
+            let jobs = run_jobs(others, LANES);
+            return Ends { tests: End { time: start.elapsed(), good: false }, lints, jobs };
         }
     };
     let names: Vec<String> = jobs.iter().map(|j| j.name.clone()).collect();
@@ -55,15 +80,14 @@ pub(crate) fn run(root: &Path, mut others: Vec<Job>) -> (bool, Vec<Ended>) {
         println!("FAILED: {name}\n{}", failures(output));
     }
     print!("{}", slowest(&ended));
-    (failed.is_empty(), ended)
+    Ends { tests: End { time: start.elapsed(), good: failed.is_empty() }, lints, jobs: ended }
 }
 
 /// The jobs of the tests; gives `others` the build.
-fn jobs(root: &Path, others: &mut [Job]) -> Result<Vec<Job>> {
-    let built = build(root, "test")?;
+fn jobs(root: &Path, compiler: Compiler, built: &Build, others: &mut [Job]) -> Result<Vec<Job>> {
     let folder = target(root)?;
     others.iter_mut().try_for_each(|job| built.give(&mut job.command, &folder))?;
-    let mut programs = built.programs;
+    let mut programs = built.programs.clone();
     let place = |b: &Built| {
         let named = FIRST.iter().position(|(package, target)| b.package == *package && b.target == *target);
         named.unwrap_or(FIRST.len())
@@ -72,6 +96,7 @@ fn jobs(root: &Path, others: &mut [Job]) -> Result<Vec<Job>> {
     let mut jobs: Vec<Job> = programs.iter().map(job).collect();
     let mut doc = Command::new(cargo());
     doc.args(["test", "--locked", "--workspace", "--doc", "--no-fail-fast"]).current_dir(root);
+    compiler.give(&mut doc);
     jobs.push(Job { name: DOC.to_owned(), command: doc });
     Ok(jobs)
 }
@@ -124,7 +149,6 @@ fn timed(line: &str) -> Option<(f64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn times_are_read_from_the_lines_of_tests() {

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::script::quote;
 use super::{KERNEL, Options, fetch, lacks, run_with};
-use crate::programs::{Built, build};
+use crate::programs::{Built, Compiler, build};
 use crate::stages::{forward, skip};
 
 /// Tests of the workspace for the machine.
@@ -216,8 +216,9 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     if let Err(why) = fetch(root, &order.kernel) {
         return skip(skips, stage, &format!("no kernel: {why:#}"));
     }
-    let command =
-        vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &build(root, run.profile)?.programs)?];
+    let built = build(root, run.profile, Compiler::Rustc)?;
+    ensure!(built.complete, "the tests do not build\n{}", built.diagnostics.concat());
+    let command = vec!["sh".to_owned(), "-c".to_owned(), script(run.tests, &built.programs)?];
     let order = Options { command, ..order };
     let (from_out, mut out) = std::io::pipe().context("no pipe")?;
     let (from_err, mut err) = std::io::pipe().context("no pipe")?;
