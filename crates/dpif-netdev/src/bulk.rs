@@ -4,16 +4,16 @@
 //! Concurrent waits share it, so the control thread has several threads work on many ports, and no forwarding thread
 //! ever waits. A call returns once all its work is done.
 //!
-//! Only ports of existing devices use this. Others are opened and closed in order: a device made by its port ends
-//! with its last descriptor, and its name may be reused at once.
+//! Devices made by their ports (taps) are opened in order. Their removal waits for the others, and one request ends them:
+//! at the end of a change, or before a port of one of these names opens.
 //!
 //! At the end of a thread or of the datapath, [`AT_END`] threads close all devices.
 //!
 //! Bounds: otherwise [`TOGETHER`] threads, and the same number of devices opened in advance and of devices waiting
-//! for close.
+//! for close, but [`netdev::ENDED_TOGETHER`] with taps.
 
 use super::inbox::TxSide;
-use super::ports::OpenPort;
+use super::ports::{self, OpenPort};
 use super::queues::Rx;
 use dpif::{DpifError, PortSpec};
 use flow::DpPort;
@@ -41,6 +41,17 @@ pub(super) struct Closing {
 }
 
 impl Closing {
+    /// Whether it closes as one of several threads' work.
+    fn closes_aside(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.spec.options.opens_together())
+    }
+
+    /// Whether the port made its device, of that name or of any.
+    fn made(&self, name: Option<&str>) -> bool {
+        let is = |open: &OpenPort| open.makes_device() && name.is_none_or(|name| name == open.info.name);
+        self.open.as_ref().is_some_and(is)
+    }
+
     /// Closes the device: its rings, its own sockets, then the shared part.
     fn end(self) {
         let Closing { parts, open } = self;
@@ -138,7 +149,17 @@ impl Bulk {
             (std::mem::take(&mut *prepared), std::mem::take(&mut *closing))
         };
         each(unused, drop);
-        each(closing, Closing::end);
+        ports::end_devices(closing.iter().filter_map(|closing| closing.open.as_ref()));
+        let (aside, here): (Vec<_>, Vec<_>) = closing.into_iter().partition(Closing::closes_aside);
+        each(aside, Closing::end);
+        here.into_iter().for_each(Closing::end);
+    }
+
+    /// Ends a removed device of that name, which a new port may take.
+    pub(super) fn release(&self, name: &str) {
+        if lock(&self.closing).iter().any(|closing| closing.made(Some(name))) {
+            self.close_together();
+        }
     }
 
     /// Closes the ports of ended threads, and whole ports, all together. Includes devices made by ports, so do not
@@ -157,13 +178,14 @@ impl Bulk {
 
     /// Removes a port: closes its device now or in [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if !closing.open.as_ref().is_some_and(|open| open.spec.options.opens_together()) {
+        if !closing.closes_aside() && !closing.made(None) {
             return closing.end();
         }
         let full = {
             let mut all = lock(&self.closing);
             all.push(closing);
-            all.len() >= TOGETHER
+            all.iter().filter(|closing| closing.closes_aside()).count() >= TOGETHER
+                || all.len() >= netdev::ENDED_TOGETHER
         };
         if full {
             self.close_together();

@@ -210,6 +210,7 @@ impl Datapath for UserspaceDatapath {
         if claim.is_some_and(|claim| !self.dummy_ports.is_free(&spec.name, claim) || is_here()) {
             return Err(DpifError::Device("File exists".to_string()));
         }
+        self.pool.bulk.release(&spec.name);
         let OpenedPort { mut device, dummy, inline, bare, notes: _ } = self.pool.open(spec)?;
         if !inline {
             self.pool.first_threads(s)?;
@@ -294,7 +295,6 @@ impl Datapath for UserspaceDatapath {
         let open = s.ports.remove(port);
         self.pool.factory.shared.ops.count_removed();
         open.iter().for_each(|open| self.disciplines.forget(open.device.ifindex()));
-        open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);
         if let Some((open, dummy)) = open.iter().find_map(|open| Some((open, open.dummy.as_ref()?))) {
             self.dummy_ports.remove(&open.info.name, dummy);

@@ -47,11 +47,16 @@ impl OpenPort {
         self.retired.as_deref().copied().unwrap_or_default()
     }
 
-    /// Lets the device of a tap end with its last descriptor. Until then it outlives the process.
-    pub(crate) fn end_device(&self) {
-        if let Err(e) = self.device.persist(false) {
-            log::warn!(target: "dpif_netdev", "{}: its device stays: {e}", self.info.name);
-        }
+    /// Whether it made its device, which outlives the process until [`end_devices`].
+    pub(crate) fn makes_device(&self) -> bool {
+        self.device.exists().is_some()
+    }
+}
+
+/// Ends the devices that these ports made.
+pub(crate) fn end_devices<'a>(ports: impl IntoIterator<Item = &'a OpenPort>) {
+    for (name, why) in netdev::end_devices(ports.into_iter().map(|port| &port.device)) {
+        log::warn!(target: "dpif_netdev", "{name}: its device stays: {why}");
     }
 }
 

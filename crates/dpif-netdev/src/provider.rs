@@ -1,6 +1,6 @@
 //! [`Provider`] of the userspace datapath.
 
-use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
+use super::{UPCALLS_AT_ONCE, UserspaceDatapath, ports};
 use dpif::{
     BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
     Shaping, UpcallReceiver, UserspaceTunnels,
@@ -77,6 +77,7 @@ impl Provider for UserspaceDatapath {
     }
 
     fn prepare(&self, specs: Vec<PortSpec>) {
+        specs.iter().for_each(|spec| self.pool.bulk.release(&spec.name));
         self.pool.bulk.open_together(specs, |spec| self.pool.open(spec));
     }
 
@@ -115,8 +116,9 @@ impl Provider for UserspaceDatapath {
     }
 
     fn remove(&self) {
-        for open in lock(&self.pool.state).ports.iter() {
-            open.end_device();
+        let state = lock(&self.pool.state);
+        ports::end_devices(state.ports.iter());
+        for open in state.ports.iter() {
             if let Some(dummy) = &open.dummy {
                 self.dummy_ports.remove(&open.info.name, dummy);
             }

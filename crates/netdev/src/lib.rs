@@ -36,10 +36,11 @@ pub use afxdp::AfxdpInfo;
 pub use dpif::{AfxdpPort, PcapPort, XdpMode};
 pub use dummy::Dummy;
 pub use lending::{Lending, LentKind, LentQueue, LentSocket};
+pub use link::removal::TOGETHER as ENDED_TOGETHER;
 pub use open::{OpenNote, OpenedPort, open};
 pub use port::{Port, RxCounters, RxMode, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{
     ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,
     start_ring_threads,
 };
-pub use tap::TapOptions;
+pub use tap::{TapOptions, end_devices};

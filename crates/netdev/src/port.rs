@@ -3,8 +3,10 @@
 //! A receive queue belongs to one thread at a time. Every transmit queue is independent of the others of its
 //! port. Dropping a port closes it; its queues live until they are dropped too.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use crate::lending::{Lending, LentKind, LentQueue};
 
@@ -201,6 +203,22 @@ impl TxReport {
     }
 }
 
+/// Identity of a network namespace: device and inode of its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Namespace(u64, u64);
+
+impl Namespace {
+    /// Identity of the calling thread.
+    pub(crate) fn current() -> io::Result<Namespace> {
+        std::fs::metadata("/proc/thread-self/ns/net").map(|file| Namespace(file.dev(), file.ino()))
+    }
+
+    /// Identity of an open file of a namespace.
+    pub(crate) fn of(file: OwnedFd) -> io::Result<Namespace> {
+        File::from(file).metadata().map(|file| Namespace(file.dev(), file.ino()))
+    }
+}
+
 /// The device behind a port.
 pub(crate) trait PortDevice: Send + Sync {
     /// Creates a transmit queue.
@@ -211,6 +229,9 @@ pub(crate) trait PortDevice: Send + Sync {
 
     /// Makes a device created by the port outlive the process and its port, or end with them.
     fn persist(&self, persistent: bool) -> io::Result<()>;
+
+    /// Whether the port created its device, and that is in this namespace.
+    fn made_in(&self, namespace: &Namespace) -> bool;
 }
 
 /// Methods of a [`PortDevice`] that the port did not create.
@@ -222,6 +243,10 @@ macro_rules! not_created {
 
         fn persist(&self, _persistent: bool) -> std::io::Result<()> {
             Ok(())
+        }
+
+        fn made_in(&self, _namespace: &crate::port::Namespace) -> bool {
+            false
         }
     };
 }
@@ -265,6 +290,11 @@ impl Port {
     /// The kernel refuses.
     pub fn persist(&self, persistent: bool) -> io::Result<()> {
         self.device.persist(persistent)
+    }
+
+    /// Whether the port created its device, and that is in this namespace.
+    pub(crate) fn made_in(&self, namespace: &Namespace) -> bool {
+        self.device.made_in(namespace)
     }
 
     /// The device's name.

@@ -674,6 +674,7 @@ impl Switch {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }
             }
+            instances.close_devices();
         }
         drop(instances);
     }

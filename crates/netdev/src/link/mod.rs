@@ -7,6 +7,7 @@
 mod counters;
 mod ethtool;
 mod monitor;
+pub(crate) mod removal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;

@@ -19,7 +19,7 @@ static RECEIVED: AtomicU64 = AtomicU64::new(0);
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
 /// The kernel's maximum message (32 KB for dumps) is below this, so one read receives one whole datagram.
-const ANSWER_BYTES: usize = 65536;
+pub(crate) const ANSWER_BYTES: usize = 65536;
 const ANSWER_TIMEOUT_S: libc::time_t = 5;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
@@ -43,6 +43,7 @@ pub(crate) mod attribute {
     pub(crate) const OPERSTATE: u16 = 16;
     pub(crate) const LINKINFO: u16 = 18;
     pub(crate) const STATS64: u16 = 23;
+    pub(crate) const GROUP: u16 = 27;
     pub(crate) const CARRIER_CHANGES: u16 = 35;
     pub(crate) const CARRIER_UP_COUNT: u16 = 47;
     pub(crate) const CARRIER_DOWN_COUNT: u16 = 48;
@@ -59,7 +60,8 @@ pub(crate) struct Message {
     pub(crate) kind: u16,
     /// Flags (`NLM_F_*`).
     pub(crate) flags: u16,
-    seq: u32,
+    /// Number of the request that it answers.
+    pub(crate) seq: u32,
     /// The bytes behind the header.
     pub(crate) body: Vec<u8>,
 }
@@ -112,6 +114,19 @@ impl Request {
         Request::new(libc::RTM_DELLINK, libc::NLM_F_ACK, ifindex, 0, 0)
     }
 
+    /// With a number of its own among the messages of a datagram; the others have 1.
+    pub(crate) fn numbered(mut self, seq: u32) -> Request {
+        self.bytes[8..12].copy_from_slice(&seq.to_ne_bytes());
+        self
+    }
+
+    /// Answered only if it fails.
+    pub(crate) fn unacknowledged(mut self) -> Request {
+        let flags = self.flags() & !libc::NLM_F_ACK;
+        self.bytes[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
+        self
+    }
+
     /// Appends an attribute.
     pub(crate) fn add(&mut self, kind: u16, value: &[u8]) {
         self.bytes.extend(((value.len() + 4) as u16).to_ne_bytes());
@@ -129,11 +144,7 @@ impl Request {
 
     /// Sends the request, without waiting for a reply.
     pub(crate) fn send(self, fd: &impl AsFd) -> io::Result<()> {
-        SENT.fetch_add(1, Ordering::Relaxed);
-        let request = self.finish();
-        // SAFETY: the pointer and length are those of `request`.
-        let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-        raw::check_len(sent).map(drop)
+        send(fd, &self.finish())
     }
 
     /// Sends the request and collects the replies up to the last. An error reply is an error.
@@ -173,6 +184,14 @@ impl Request {
     fn flags(&self) -> c_int {
         c_int::from(u16::from_ne_bytes([self.bytes[6], self.bytes[7]]))
     }
+}
+
+/// Sends a datagram of requests.
+pub(crate) fn send(fd: &impl AsFd, requests: &[u8]) -> io::Result<()> {
+    SENT.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the pointer and length are those of `requests`.
+    let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), requests.as_ptr().cast(), requests.len(), 0) };
+    raw::check_len(sent).map(drop)
 }
 
 /// A route netlink socket for requests; replies come within a few seconds, or an error.
@@ -292,6 +311,11 @@ pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
         }
     }
     Some((info, stats))
+}
+
+/// An attribute of a link in an answer.
+pub(crate) fn link_attribute(m: &Message, wanted: u16) -> Option<&[u8]> {
+    attributes(m.body.get(IFINFO_BYTES..)?).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 /// A text up to its first zero byte.

@@ -118,3 +118,38 @@ fn a_tap_that_is_deleted_is_an_error() {
         assert_eq!(t.send([frame(1, 60)]).dropped(TxDrop::PortDown), 1);
     });
 }
+
+/// Devices made by ports end before the ports are closed: by one request. One that is elsewhere ends with its port.
+#[test]
+fn many_taps_end_together() {
+    in_netns(|| {
+        let open = |n: usize| {
+            let port = Port::open_tap(&format!("sl-t{n}"), &TapOptions::default()).unwrap();
+            port.persist(true).unwrap();
+            port
+        };
+        let mut ports: Vec<Port> = (0..300).map(open).collect();
+        let left = |ports: &[Port]| ports.iter().filter(|p| link::link_info(p.name()).is_ok()).count();
+        // One was deleted by its administrator, one is in another namespace, one is of another program.
+        link::delete("sl-t7").unwrap();
+        ip("tuntap add dev sl-other mode tap");
+        let away = testkit::Netns::new("away").unwrap();
+        ip(&format!("link set sl-t9 netns {}", away.name()));
+        // Its index may be that of another device by now; a name is as good.
+        ip("tuntap add dev sl-t9 mode tap");
+        assert_eq!(left(&ports), 299);
+        assert!(netdev::end_devices(&ports).is_empty());
+        assert_eq!(left(&ports), 1, "the device of another program that has the name of one");
+        assert!(link::link_info("sl-other").is_ok());
+        let is_away = || away.run("ip", &["link", "show", "dev", "sl-t9"]).is_ok();
+        assert!(is_away());
+        ports.clear();
+        testkit::wait_for(LIMIT, "the tap in the other namespace to end", || !is_away()).unwrap();
+        // A single one has no need of a group: it ends with its port.
+        let one = open(0);
+        assert!(netdev::end_devices([&one]).is_empty() && link::link_info("sl-t0").is_ok());
+        drop(one);
+        let gone = || link::link_info("sl-t0").is_err();
+        testkit::wait_for(LIMIT, "the tap to end with its port", gone).unwrap();
+    });
+}

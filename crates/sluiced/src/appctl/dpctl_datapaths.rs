@@ -160,7 +160,9 @@ fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
 
 /// `del-if NAME INTERFACE...`
 fn remove_ports(plane: &mut ControlPlane, (dp, interfaces): (&str, Vec<&str>)) -> Reply {
-    Reply::from(each(&interfaces, |name| remove_port(plane, dp, name)))
+    let removed = each(&interfaces, |name| remove_port(plane, dp, name));
+    plane.switch.instances().close_devices();
+    Reply::from(removed)
 }
 
 fn remove_port(plane: &mut ControlPlane, of: &str, name: &str) -> Result<(), String> {

@@ -126,3 +126,38 @@ fn a_deleted_internal_device_is_recreated() {
     address(&net.switch, "int1", "10.0.8.8/16");
     ping_all(&net.hosts[0].netns, ip("10.0.8.8"), 3);
 }
+
+/// One transaction removes many devices, of which some names are taken again, as devices of other kinds too.
+#[test]
+fn many_internal_ports_go_together_and_leave_their_names() {
+    const COUNT: usize = 40;
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(1);
+    let add = |n: usize, kind: &str| format!(" -- add-port br0 i{n} -- set Interface i{n} type={kind}");
+    let all: String = (0..COUNT).map(|n| add(n, "internal")).collect();
+    vsctl(&daemon, all.trim_start_matches(" -- "));
+    let inner = Netns::new("inner").unwrap();
+    net.switch.ip(&format!("link set dev i5 netns {}", inner.name())).unwrap();
+    let index = |n: usize| {
+        net.switch
+            .ip(&format!("-o link show dev i{n}"))
+            .ok()
+            .map(|line| line.split(':').next().unwrap().to_string())
+    };
+    let before = [index(1), index(2)];
+    assert!(before.iter().all(Option::is_some) && index(5).is_none());
+    let mut change: String = (0..COUNT).map(|n| format!(" -- del-port i{n}")).collect();
+    change += &add(1, "internal");
+    change += &add(2, "tap");
+    change += &add(3, "system");
+    vsctl(&daemon, change.trim_start_matches(" -- "));
+    let left: Vec<usize> = (0..COUNT).filter(|n| index(*n).is_some()).collect();
+    assert_eq!(left, [1, 2]);
+    assert_eq!(index(1), before[0], "the row is another, the device is not");
+    assert_ne!(index(2), before[1], "a device of another kind");
+    assert!(inner.ip("link show dev i5").is_err());
+    assert!(vsctl(&daemon, "get Interface i3 error").contains("No such device"));
+    address(&net.switch, "i1", "10.0.8.8/16");
+    ping_all(&net.hosts[0].netns, ip("10.0.8.8"), 3);
+}
