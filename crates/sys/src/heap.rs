@@ -83,6 +83,10 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held by each test of this module: one measures the memory of the process, and the other takes and frees much.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     /// Resident bytes of this process (proc_pid_statm(5)).
     fn resident_bytes() -> u64 {
@@ -93,6 +97,7 @@ mod tests {
     #[test]
     fn blocks_that_another_thread_freed_return_to_the_system() {
         const BLOCKS: usize = 40_000;
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let layout = Layout::from_size_align(1280, 8).unwrap();
         let before = resident_bytes();
         let blocks: Vec<usize> = (0..BLOCKS)
@@ -120,6 +125,7 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_keep_their_bytes() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = Vec::new();
         for n in 0..20_000_usize {
             let (size, align) = (1 + n * 7 % 1500, 1 << (n % 13));
