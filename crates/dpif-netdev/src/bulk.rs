@@ -41,15 +41,18 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Whether it closes as one of several threads' work.
+    /// Whether several threads close such devices at once.
     fn closes_aside(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.spec.options.opens_together())
     }
 
-    /// Whether the port made its device, of that name or of any.
-    fn made(&self, name: Option<&str>) -> bool {
-        let is = |open: &OpenPort| open.makes_device() && name.is_none_or(|name| name == open.info.name);
-        self.open.as_ref().is_some_and(is)
+    /// Whether the port created its device.
+    fn created_device(&self) -> bool {
+        self.open.as_ref().is_some_and(OpenPort::created_device)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.open.as_ref().is_some_and(|open| open.info.name == name)
     }
 
     /// Closes the device: its rings, its own sockets, then the shared part.
@@ -157,7 +160,8 @@ impl Bulk {
 
     /// Ends a removed device of that name, which a new port may take.
     pub(super) fn release(&self, name: &str) {
-        if lock(&self.closing).iter().any(|closing| closing.made(Some(name))) {
+        let is_it = |closing: &Closing| closing.has_name(name) && closing.created_device();
+        if lock(&self.closing).iter().any(is_it) {
             self.close_together();
         }
     }
@@ -178,7 +182,7 @@ impl Bulk {
 
     /// Removes a port: closes its device now or in [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if !closing.closes_aside() && !closing.made(None) {
+        if !closing.closes_aside() && !closing.created_device() {
             return closing.end();
         }
         let full = {

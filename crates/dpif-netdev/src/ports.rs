@@ -47,13 +47,13 @@ impl OpenPort {
         self.retired.as_deref().copied().unwrap_or_default()
     }
 
-    /// Whether it made its device, which outlives the process until [`end_devices`].
-    pub(crate) fn makes_device(&self) -> bool {
+    /// Whether the port created its device: a tap. The tap outlives the process until [`end_devices`] removes it.
+    pub(crate) fn created_device(&self) -> bool {
         self.device.exists().is_some()
     }
 }
 
-/// Ends the devices that these ports made.
+/// Removes the devices that these ports created.
 pub(crate) fn end_devices<'a>(ports: impl IntoIterator<Item = &'a OpenPort>) {
     for (name, why) in netdev::end_devices(ports.into_iter().map(|port| &port.device)) {
         log::warn!(target: "dpif_netdev", "{name}: its device stays: {why}");

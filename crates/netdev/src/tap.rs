@@ -198,8 +198,9 @@ impl PortDevice for Tap {
     }
 }
 
-/// Ends the devices that ports made, all at once where they are in the calling thread's namespace; each takes 20 ms
-/// otherwise. A device that the kernel keeps is told, by its name. Other ports are left as they are.
+/// Removes the devices that these ports created: those in the calling thread's network namespace by one request, as each
+/// request takes the kernel some 20 ms; others end with their last descriptor. Returns the names and errors of devices that
+/// the kernel keeps. Ports of other devices stay as they are.
 pub fn end_devices<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<(&'a str, io::Error)> {
     let mut made: Vec<&Port> = ports.into_iter().filter(|port| port.exists() == Some(true)).collect();
     if made.len() > 1

@@ -1,6 +1,7 @@
 //! The stage `tests`: all test programs and documentation tests of the workspace, several at once.
 //!
-//! Tests of traffic wait most of the time, so that other programs and the machine of `guest` run beside them. The programs that run longest begin first. Prints the slowest tests.
+//! Tests of traffic wait most of the time, so that other programs and the machine of `guest` run beside them. The programs
+//! that run longest begin first. Prints the slowest tests.
 
 use std::path::Path;
 use std::process::Command;
