@@ -83,23 +83,24 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Mutex, PoisonError};
+    use std::collections::BTreeSet;
 
-    /// Held by each test of this module: one measures the memory of the process, and the other takes and frees much.
-    static ALONE: Mutex<()> = Mutex::new(());
-
-    /// Resident bytes of this process (proc_pid_statm(5)).
-    fn resident_bytes() -> u64 {
-        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() << 12
+    /// Number of `pages` (addresses) that are mapped and in memory (mincore(2)).
+    fn resident(pages: &BTreeSet<usize>) -> usize {
+        let is_resident = |&&page: &&usize| {
+            let mut state = 0_u8;
+            // SAFETY: the kernel examines the address and reads nothing there; it writes one byte for one page.
+            let answer = unsafe { libc::mincore(std::ptr::without_provenance_mut(page), 1, &mut state) };
+            answer == 0 && state & 1 == 1
+        };
+        pages.iter().filter(is_resident).count()
     }
 
     #[test]
     fn blocks_that_another_thread_freed_return_to_the_system() {
         const BLOCKS: usize = 40_000;
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let page_size = crate::machine::system_value(libc::_SC_PAGESIZE) as usize;
         let layout = Layout::from_size_align(1280, 8).unwrap();
-        let before = resident_bytes();
         let blocks: Vec<usize> = (0..BLOCKS)
             .map(|_| {
                 // SAFETY: the size is not 0; writes stay within it.
@@ -110,22 +111,21 @@ mod tests {
                 }
             })
             .collect();
-        let all = (BLOCKS * layout.size()) as u64;
-        assert!(resident_bytes() > before + all * 3 / 4);
+        let pages: BTreeSet<usize> = blocks.iter().map(|block| block / page_size * page_size).collect();
+        assert_eq!(resident(&pages), pages.len());
         // SAFETY: each block is freed once.
         let free = move |block| unsafe { Heap.dealloc(std::ptr::with_exposed_provenance_mut(block), layout) };
         std::thread::spawn(move || blocks.into_iter().for_each(free)).join().unwrap();
         let limit = std::time::Duration::from_secs(20);
         let falls = testkit::wait_for(limit, "the memory to return", || {
             give_back();
-            resident_bytes() < before + all / 2
+            resident(&pages) < pages.len() / 2
         });
         falls.unwrap();
     }
 
     #[test]
     fn blocks_are_aligned_and_keep_their_bytes() {
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = Vec::new();
         for n in 0..20_000_usize {
             let (size, align) = (1 + n * 7 % 1500, 1 << (n % 13));

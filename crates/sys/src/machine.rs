@@ -52,7 +52,8 @@ pub struct FileSystem {
     pub used_kb: u64,
 }
 
-fn system_value(name: libc::c_int) -> u64 {
+/// Value of sysconf(3) for the name, at least 1.
+pub(crate) fn system_value(name: libc::c_int) -> u64 {
     // SAFETY: takes a number and returns one.
     u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0).max(1)
 }
