@@ -322,8 +322,8 @@ impl Datapath for UserspaceDatapath {
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
         let s = lock(&self.pool.state);
         let mut all = self.pool.all_port_stats(&s);
-        self.devices.add_to(s.ports.iter().zip(all.values_mut()));
-        all.into_iter().collect()
+        self.devices.add_to(s.ports.iter().zip(all.iter_mut().map(|(_, stats)| stats)));
+        all
     }
 
     fn queues(&self, port: DpPort) -> Vec<QueueStats> {

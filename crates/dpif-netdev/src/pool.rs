@@ -148,14 +148,16 @@ impl PmdPool {
         Some(sum)
     }
 
-    /// Counters of all ports over all threads and the main core, with one request per thread.
-    pub(super) fn all_port_stats(&self, s: &State) -> BTreeMap<DpPort, PortStats> {
-        let mut all: BTreeMap<_, _> = s.ports.iter().map(|p| (p.info.number, p.retired())).collect();
+    /// Counters of all ports in order of their numbers, over all threads and the main core, with one request per thread.
+    pub(super) fn all_port_stats(&self, s: &State) -> Vec<(DpPort, PortStats)> {
+        let mut all: Vec<_> = s.ports.iter().map(|p| (p.info.number, p.retired())).collect();
         let threads = s.running.values().map(|r| &r.thread);
         let counted = self.cores.ask(threads, Control::AllPortStats).into_iter().flatten();
         for (port, stats) in counted.chain(self.cores.main.all_port_stats()) {
             // Threads have only existing ports.
-            all.entry(port).and_modify(|sum| sum.add(&stats));
+            if let Ok(at) = all.binary_search_by_key(&port, |(port, _)| *port) {
+                all[at].1.add(&stats);
+            }
         }
         all
     }

@@ -68,7 +68,7 @@ impl Provider for UserspaceDatapath {
     fn port_totals(&self) -> PortStats {
         let s = lock(&self.pool.state);
         let mut sum = s.removed;
-        self.pool.all_port_stats(&s).values().for_each(|stats| sum.add(stats));
+        self.pool.all_port_stats(&s).iter().for_each(|(_, stats)| sum.add(stats));
         sum
     }
 

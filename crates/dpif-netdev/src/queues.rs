@@ -19,7 +19,6 @@ use dpif::PortStats;
 use flow::DpPort;
 use netdev::{Lending, RxMode, RxQueue};
 use packet::{PacketBatch, PacketPool};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -154,11 +153,23 @@ impl Rx {
     }
 }
 
-/// Nonzero counters of all ports, for packets of this core and these queues.
+/// Nonzero counters of all ports in order of their numbers, for packets of this core and these queues.
 pub(crate) fn counted<'r>(core: &Pmd, queues: impl Iterator<Item = &'r Rx>) -> Vec<(DpPort, PortStats)> {
-    let mut all: BTreeMap<DpPort, PortStats> = core.all_port_counters().map(|(n, s)| (n, *s)).collect();
-    queues.for_each(|rx| rx.add_losses(all.entry(rx.port).or_default()));
-    all.into_iter().filter(|(_, stats)| *stats != PortStats::default()).collect()
+    let nothing = PortStats::default();
+    let counters = core.all_port_counters().filter(|(_, stats)| **stats != nothing);
+    let mut all: Vec<_> = counters.map(|(port, stats)| (port, *stats)).collect();
+    for rx in queues {
+        let mut lost = nothing;
+        rx.add_losses(&mut lost);
+        if lost == nothing {
+            continue;
+        }
+        match all.binary_search_by_key(&rx.port, |(port, _)| *port) {
+            Ok(at) => all[at].1.add(&lost),
+            Err(at) => all.insert(at, (rx.port, lost)),
+        }
+    }
+    all
 }
 
 /// See the module documentation.

@@ -11,20 +11,19 @@ pub(super) struct DeviceCounters(AllLinkStats);
 impl DeviceCounters {
     /// Adds the devices' counters, and marks unknown ones.
     pub(super) fn add_to<'s>(&self, all: impl Iterator<Item = (&'s OpenPort, &'s mut PortStats)>) {
-        let (mut names, mut places) = (Vec::new(), Vec::new());
+        let (mut indexes, mut places) = (Vec::new(), Vec::new());
         for (open, stats) in all {
             if open.dummy.is_some() {
                 // As in stock switches.
                 let unknown = u64::MAX;
                 (stats.rx_dropped, stats.rx_errors) = (unknown, unknown);
                 (stats.tx_dropped, stats.tx_errors) = (unknown, unknown);
-            }
-            if !open.bare {
-                names.push(open.info.name.as_str());
+            } else if !open.bare {
+                indexes.push(open.device.ifindex());
                 places.push((open, stats));
             }
         }
-        for ((open, stats), link) in places.into_iter().zip(self.0.get(&names)) {
+        for ((open, stats), link) in places.into_iter().zip(self.0.get(&indexes)) {
             let is_tap = open.spec.options.device_origin() == DeviceOrigin::Created;
             stats.device = link.map(|link| device_stats(&link, is_tap));
         }

@@ -37,7 +37,8 @@ use dpif::{
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
 use flow::nlkey::KeyLimits;
-use netdev::{SystemOptions, link};
+use netdev::SystemOptions;
+use netdev::link::{self, LinkStats};
 use netlink::ovs::{
     DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
     VportMonitor, VportNew, VportSet, features,
@@ -251,11 +252,6 @@ impl KernelDatapath {
     }
 
     /// Counters of a port, its upcalls among them.
-    fn counters(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        let vport = self.ovs.vport_get(self.dp_ifindex(), port).map_err(|e| self.error(&e, None))?;
-        Ok(self.counters_of(&vport))
-    }
-
     fn counters_of(&self, vport: &VportInfo) -> PortStats {
         let s = vport.stats;
         let mut stats = PortStats {
@@ -278,14 +274,12 @@ impl KernelDatapath {
         stats
     }
 
-    /// Adds the devices' own counters.
-    fn add_devices(&self, all: &mut [(DpPort, PortStats)]) {
-        let ports = lock(&self.ports);
-        let known = all.iter_mut().filter_map(|(number, s)| Some((ports.get(number)?.info.name.as_str(), s)));
-        let (names, places): (Vec<_>, Vec<_>) = known.unzip();
-        for (stats, link) in places.into_iter().zip(self.links.get(&names)) {
+    /// Counters of ports, with those that their devices keep beside them.
+    fn all_counters(&self, vports: &[VportInfo]) -> Vec<(DpPort, PortStats)> {
+        let links = self.links.get(&vports.iter().map(index_here).collect::<Vec<_>>());
+        let with_device = |(vport, link): (&VportInfo, Option<LinkStats>)| {
             // The kernel reported drops and errors with the port.
-            stats.device = link.map(|link| DeviceStats {
+            let device = link.map(|link| DeviceStats {
                 rx_multicast: link.multicast,
                 rx_missed: link.rx_missed_errors,
                 rx_frame: link.rx_frame_errors,
@@ -296,8 +290,15 @@ impl KernelDatapath {
                 collisions: link.collisions,
                 ..DeviceStats::default()
             });
-        }
+            (vport.number, PortStats { device, ..self.counters_of(vport) })
+        };
+        vports.iter().zip(links).map(with_device).collect()
     }
+}
+
+/// Index of a port's device; 0: it is in another network namespace than the datapath, or unknown.
+fn index_here(vport: &VportInfo) -> u32 {
+    vport.ifindex.filter(|_| vport.netnsid.is_none()).unwrap_or(0)
 }
 
 /// Deletes flows that recirculate or match a recirculation id, and those without a ufid: their ids are lost
@@ -433,8 +434,9 @@ impl Datapath for KernelDatapath {
             }
             self.forget_device(gone.map(|port| port.info.name));
         }
-        let counted = self.counters(port).unwrap_or_default();
-        lock(&self.removed).add(&counted);
+        if let Ok(vport) = self.ovs.vport_get(self.dp_ifindex(), port) {
+            lock(&self.removed).add(&self.counters_of(&vport));
+        }
         let gone = self.ovs.vport_del(self.dp_ifindex(), port);
         self.dispatch.port_del(port);
         probes::port_removed(&self.name, port);
@@ -452,19 +454,18 @@ impl Datapath for KernelDatapath {
     }
 
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError> {
-        let mut all = [(port, self.counters(port)?)];
-        self.add_devices(&mut all);
-        Ok(all[0].1)
+        let vport = self.ovs.vport_get(self.dp_ifindex(), port).map_err(|e| self.error(&e, None))?;
+        Ok(self.all_counters(&[vport])[0].1)
     }
 
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
-        let known = |v: &VportInfo| lock(&self.ports).contains_key(&v.number);
-        let vports = self.ovs.vport_dump(self.dp_ifindex()).unwrap_or_default();
-        let mut all: Vec<_> =
-            vports.iter().filter(|v| known(v)).map(|v| (v.number, self.counters_of(v))).collect();
-        all.sort_unstable_by_key(|(number, _)| *number);
-        self.add_devices(&mut all);
-        all
+        let mut vports = self.ovs.vport_dump(self.dp_ifindex()).unwrap_or_default();
+        {
+            let known = lock(&self.ports);
+            vports.retain(|vport| known.contains_key(&vport.number));
+        }
+        vports.sort_unstable_by_key(|vport| vport.number);
+        self.all_counters(&vports)
     }
 
     fn queues(&self, port: DpPort) -> Vec<QueueStats> {

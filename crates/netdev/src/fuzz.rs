@@ -1,6 +1,6 @@
 //! Entry points for fuzzing: any bytes in, no panic out.
 
-use crate::link::links_of;
+use crate::link::{counters_of, links_of};
 use crate::route::{RouteEvent, events_of};
 
 /// Any bytes as rtnetlink messages about links.
@@ -8,6 +8,9 @@ pub fn link_messages(bytes: &[u8]) {
     for link in links_of(bytes) {
         // Parsed names end at a zero byte.
         assert!(!link.name.contains('\0') && !link.kind.contains('\0'));
+    }
+    for (ifindex, _) in counters_of(bytes) {
+        assert!(bytes.windows(4).any(|b| b == ifindex.to_ne_bytes()));
     }
 }
 

@@ -1,5 +1,9 @@
 //! Status of the running switch for the database: device state, counters, versions; and its write-back.
 
+mod counters;
+
+pub(crate) use counters::Source;
+
 use super::db::Db;
 use super::devices::Device;
 use super::dp_features::capabilities;
@@ -7,24 +11,21 @@ use super::features::port_features;
 use super::instances::{Instance, Instances};
 use super::link_protocols::{Report, SessionName};
 use super::tunnels::{self, Egress};
-use dpif::{DropReason, PortStats};
+use dpif::PortStats;
 use flow::{DpPort, MacAddr};
 use l2proto::Protocol;
 use l2proto::protocol::LinkState;
 use l2proto::protocol::Table;
-use netdev::dummy::{Dummy, DummyPorts, DummyStats, QueueStats};
+use netdev::dummy::DummyPorts;
 use netdev::link::{self, EthtoolLink, LinkInfo};
-use ofproto::ports::{PortCounters, PortFeatures};
+use ofproto::ports::PortFeatures;
 use ovsdb::client::{Change, ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use sync::Ordering;
 use vswitch::config::connection_dscp;
 use vswitch::plan::NOTICE_KEY;
-use vswitch::status::{
-    ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown,
-};
+use vswitch::status::{ControllerFacts, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// OVS version reported to tools.
@@ -48,8 +49,6 @@ pub(crate) struct FactKeeper {
     in_flight: Option<TxnId>,
     root_asked: bool,
     links: BTreeMap<String, Link>,
-    /// Counters at the last due time.
-    statistics: BTreeMap<String, Counters>,
     switch: SwitchFacts,
     /// Types of datapaths, with those that serve them.
     datapath_types: BTreeMap<String, String>,
@@ -79,19 +78,6 @@ pub(crate) struct FactKeeper {
     last_written: Option<i64>,
 }
 
-/// Counters of mirrors.
-fn mirrors(planner: &Planner, instances: &Instances) -> BTreeMap<Uuid, Counters> {
-    let counted = planner.mirrors().filter_map(|(bridge, entry)| {
-        let view = instances.of_bridge(bridge)?.backer.view();
-        let mirrors = view.bridge(bridge)?.mirrors.clone()?;
-        let counters = &mirrors.get(entry.place.into()).filter(|mirror| mirror.id == entry.id)?.counters;
-        let number = |n: &sync::AtomicU64| i64::try_from(n.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
-        let both = [("tx_packets", &counters.packets), ("tx_bytes", &counters.bytes)];
-        Some((entry.row, both.map(|(name, n)| (name.to_string(), number(n))).into_iter().collect()))
-    });
-    counted.collect()
-}
-
 impl FactKeeper {
     /// Empty, for a database of another process.
     pub(crate) fn new(supported: &SupportedTypes, run_dir: &Path) -> FactKeeper {
@@ -100,7 +86,6 @@ impl FactKeeper {
             in_flight: None,
             root_asked: false,
             links: BTreeMap::new(),
-            statistics: BTreeMap::new(),
             switch: SwitchFacts {
                 iface_types: Some(supported.interface_types()),
                 datapath_types: Some(supported.datapath_types()),
@@ -157,8 +142,10 @@ impl FactKeeper {
 
     /// Time of the next write without an event.
     pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
+        let Some(from_ms) = self.writeback.writes_from_ms() else { return now_ms + 1000 };
+        let waiting = self.dirty || !self.changed_rows.is_empty();
         let due_ms = self.writeback.next_due_ms().min(self.egress_due_ms.unwrap_or(u64::MAX));
-        if self.in_flight.is_some() { now_ms + 1000 } else { due_ms.max(now_ms) }
+        if waiting { from_ms.max(now_ms) } else { due_ms.max(from_ms).max(now_ms) }
     }
 
     /// Whether the next statistics are due by that time.
@@ -166,9 +153,13 @@ impl FactKeeper {
         self.writeback.next_due_ms() <= now_ms
     }
 
-    /// The database changed: compare the status of these rows again. In an embedded database, creates a missing root row.
-    pub(crate) fn prepare(&mut self, db: &mut Db, changes: &[Change]) {
+    /// The database changed: compare the status of these rows again.
+    pub(crate) fn rows_changed(&mut self, changes: &[Change]) {
         self.changed_rows.extend(changes.iter().map(|change| change.uuid));
+    }
+
+    /// Creates a missing root row in an embedded database.
+    pub(crate) fn prepare(&mut self, db: &mut Db) {
         if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
             return;
         }
@@ -337,7 +328,7 @@ impl FactKeeper {
         self.dirty |= planner.version() != self.planned;
         let has_reason = due || newly || self.dirty || !self.changed_rows.is_empty();
         let is_egress_due = self.egress_due_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        if !has_reason && !is_egress_due || self.in_flight.is_some() {
+        if !has_reason && !is_egress_due || !self.writeback.may_write(now_ms) {
             return;
         }
         if let Some(next_cfg) = acknowledged {
@@ -347,28 +338,29 @@ impl FactKeeper {
         if due {
             let wanted = self.machine.then(|| super::machine::statistics(&self.run_dir));
             self.switch.statistics = Some(wanted.unwrap_or_default());
-            self.gather_statistics(planner, instances);
         }
         self.writeback.set_missing(db.client_ref().missing());
         let replica = db.client_ref().replica();
         let egress = tunnels::egress(instances);
         (self.egress_checked_ms, self.egress_due_ms) = (now_ms, None);
         self.dirty |= egress != self.egress;
-        let txn = if due || self.dirty {
+        let anew = self.dirty;
+        if anew {
             let mut facts = self.facts(planner);
-            facts.switch.capabilities = self.capabilities(instances);
-            facts.managers = self.managers.clone();
-            if due {
-                facts.mirrors = mirrors(planner, instances);
-            }
             add_egress(&mut facts, planner, &egress);
             add_offloads(&mut facts, planner, instances.dummy_ports());
             (self.last, self.planned, self.egress) = (facts, planner.version(), egress);
-            self.writeback.next(replica, &self.last, now_ms)
-        } else {
-            self.writeback.next_of(replica, &self.last, &self.changed_rows, now_ms)
+        }
+        let mut rows = std::mem::take(&mut self.changed_rows);
+        if due {
+            self.refresh(planner, instances, &mut rows);
+        }
+        self.last.switch.clone_from(&self.switch);
+        self.last.switch.capabilities = self.capabilities(instances);
+        let txn = match anew {
+            true => self.writeback.next(replica, &self.last, now_ms),
+            false => self.writeback.next_of(replica, &self.last, &rows, now_ms),
         };
-        self.changed_rows.clear();
         let Some(txn) = txn else {
             self.dirty = false;
             return;
@@ -380,14 +372,17 @@ impl FactKeeper {
             }
             Err(e) => {
                 log::debug!(target: "bridge", "cannot write status: {e}");
+                self.dirty = true;
                 self.writeback.not_sent(now_ms);
             }
         }
     }
 
-    fn facts(&self, planner: &Planner) -> Facts {
+    /// All facts anew, with the counters of the last ones.
+    fn facts(&mut self, planner: &Planner) -> Facts {
         let mut facts = planner.facts();
-        facts.switch = self.switch.clone();
+        let mut last = std::mem::take(&mut self.last.interfaces);
+        facts.managers = self.managers.clone();
         for (row, known) in &self.controllers {
             let entry = facts.controllers.entry(*row).or_default();
             let notice = std::mem::replace(entry, known.clone()).status;
@@ -413,8 +408,8 @@ impl FactKeeper {
                 row.into_iter().for_each(|facts| facts.links.add(Table::Bridge, &session.status));
             }
             let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
-            if let Some(statistics) = self.statistics.get(port.name) {
-                known.statistics = statistics.clone();
+            if let Some(last) = port.row.and_then(|row| last.get_mut(&row)) {
+                known.statistics = std::mem::take(&mut last.statistics);
             }
             let Some(link) = self.links.get(port.name) else {
                 if port.type_name == "patch" {
@@ -460,21 +455,45 @@ impl FactKeeper {
         self.datapath_types.iter().map(|(name, by)| (name.clone(), of(by))).collect()
     }
 
-    /// One request per datapath, for any number of ports.
-    fn gather_statistics(&mut self, planner: &Planner, instances: &Instances) {
-        let all = instances.iter().map(|i| (i.name(), i.datapath.all_port_stats().into_iter().collect()));
-        let all: BTreeMap<&str, HashMap<DpPort, PortStats>> = all.collect();
-        let counters = |port: &vswitch::plan::OpenPort<'_>| {
-            let instance = instances.of_bridge(port.bridge)?;
+    /// Brings all that changes without an event up to date in the last facts: counters and times. Adds the rows with other
+    /// values to `rows`. One request per datapath, for any number of ports.
+    fn refresh(&mut self, planner: &Planner, instances: &Instances, rows: &mut BTreeSet<Uuid>) {
+        let all: BTreeMap<&str, Vec<(DpPort, PortStats)>> =
+            instances.iter().map(|i| (i.name(), i.datapath.all_port_stats())).collect();
+        let (mut scratch, dummies) = (Vec::new(), instances.dummy_ports());
+        for port in planner.open_ports() {
+            let known = port.row.and_then(|row| Some((row, self.last.interfaces.get_mut(&row)?)));
+            let (Some((row, known)), Some(instance)) = (known, instances.of_bridge(port.bridge)) else {
+                continue;
+            };
             let view = instance.backer.view();
             let port_of_view = view.bridge(port.bridge).and_then(|b| b.ports.port(port.of_port));
             let counted_here = port_of_view.filter(|p| p.is_counted_here()).map(|p| &*p.counters);
-            let stats = all.get(instance.name()).zip(port.dp_port).and_then(|(all, number)| all.get(&number));
-            let dummy = instances.dummy_ports().get(port.name);
-            port_counters(counted_here, stats, dummy.as_ref())
-        };
-        self.statistics =
-            planner.open_ports().filter_map(|p| Some((p.name.to_string(), counters(&p)?))).collect();
+            let stats = all.get(instance.name()).zip(port.dp_port).and_then(|(all, number)| {
+                let at = all.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+                Some(&all[at].1)
+            });
+            let dummy = dummies.get(port.name);
+            let changed = match Source::of(counted_here, stats, dummy.as_ref()) {
+                Some(source) => source.refresh(&mut known.statistics, &mut scratch),
+                None => !std::mem::take(&mut known.statistics).is_empty(),
+            };
+            if changed {
+                rows.insert(row);
+            }
+        }
+        self.last.mirrors = counters::mirrors(planner, instances);
+        rows.extend(self.last.mirrors.keys());
+        for (row, known) in &self.controllers {
+            let last = self.last.controllers.entry(*row).or_default();
+            // The planner's notice stays.
+            let notice = last.status.remove(NOTICE_KEY).map(|text| (NOTICE_KEY.to_string(), text));
+            last.clone_from(known);
+            last.status.extend(notice);
+        }
+        rows.extend(self.controllers.keys());
+        self.last.managers.clone_from(&self.managers);
+        rows.extend(self.managers.keys());
     }
 }
 
@@ -486,22 +505,6 @@ pub(crate) struct DeviceState {
     pub(crate) mtu: u32,
     pub(crate) resets: u32,
     pub(crate) speed_bps: u64,
-}
-
-/// Counters of a port: those that translations count, of a dummy, or of a device.
-pub(crate) fn port_counters(
-    of_view: Option<&PortCounters>,
-    stats: Option<&PortStats>,
-    dummy: Option<&Dummy>,
-) -> Option<Counters> {
-    if let Some(counters) = of_view {
-        return Some(translated_counters(counters));
-    }
-    let stats = stats?;
-    Some(match dummy {
-        Some(dummy) => dummy_counters(&dummy.stats(), dummy.counted_txq()),
-        None => device_counters(stats),
-    })
 }
 
 /// Offloads of transmission that the status of a device has in OVS.
@@ -558,89 +561,4 @@ fn managers(db: &Db, tls_fault: Option<&str>) -> BTreeMap<Uuid, ManagerFacts> {
         (row.uuid(), facts)
     };
     db.client_ref().replica().rows("Manager").map(of_row).collect()
-}
-
-fn signed(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// Counters of a port, by the names of stock switches, and drops by reason.
-fn device_counters(stats: &PortStats) -> Counters {
-    let s = stats.with_device();
-    let own = [
-        ("rx_packets", s.rx_packets),
-        ("rx_bytes", s.rx_bytes),
-        ("rx_dropped", s.rx_dropped),
-        ("rx_errors", s.rx_errors),
-        ("tx_packets", s.tx_packets),
-        ("tx_bytes", s.tx_bytes),
-        ("tx_dropped", s.tx_dropped),
-        ("tx_errors", s.tx_errors),
-    ];
-    let of_device = s.device.map(|d| {
-        [
-            ("collisions", d.collisions),
-            ("rx_crc_err", d.rx_crc),
-            ("rx_frame_err", d.rx_frame),
-            ("rx_missed_errors", d.rx_missed),
-            ("rx_multicast_packets", d.rx_multicast),
-            ("rx_over_err", d.rx_over),
-        ]
-    });
-    let rows = own.into_iter().chain(of_device.into_iter().flatten());
-    let known = rows.filter(|(_, v)| *v != u64::MAX);
-    let mut all: Counters = known.map(|(k, v)| (k.to_string(), signed(v))).collect();
-    all.extend(drop_counters(stats));
-    all
-}
-
-/// Counters of a dummy, as in stock switches: two extra ones for tests of custom statistics, and those of its
-/// queues. All packets are sent by one queue.
-fn dummy_counters(s: &DummyStats, tx_queues: usize) -> Counters {
-    let queue = |way: &str, n: usize, q: &QueueStats| {
-        [(format!("{way}_q{n}_packets"), signed(q.packets)), (format!("{way}_q{n}_bytes"), signed(q.bytes))]
-    };
-    let all = [
-        ("rx_packets", s.rx.packets),
-        ("rx_bytes", s.rx.bytes),
-        ("tx_packets", s.tx.packets),
-        ("tx_bytes", s.tx.bytes),
-        ("rx_custom_packets_1", s.rx.packets),
-        ("rx_custom_packets_2", s.rx.packets),
-    ];
-    let mut all: Counters = all.map(|(k, v)| (k.to_string(), signed(v))).into();
-    all.extend(s.rx_queues.iter().enumerate().flat_map(|(n, q)| queue("rx", n, q)));
-    all.extend(queue("tx", 0, &s.tx));
-    all.extend((1..tx_queues).flat_map(|n| queue("tx", n, &QueueStats::default())));
-    all
-}
-
-/// Drops by the names of stock switches if these count them, and otherwise by our own names: only nonzero ones, so
-/// that a port without any has the counters of stock switches.
-fn drop_counters(s: &PortStats) -> Counters {
-    let failures =
-        [DropReason::TxNoBuffers, DropReason::TxQueueFull, DropReason::TxDown, DropReason::TxFailed];
-    let sum = |reasons: &[DropReason]| reasons.iter().map(|r| s.tx_drops[*r as usize]).sum::<u64>();
-    let stock = [
-        ("ovs_tx_failure_drops", sum(&failures)),
-        ("ovs_tx_invalid_hwol_drops", sum(&[DropReason::TxBadOffload])),
-        ("ovs_tx_mtu_exceeded_drops", sum(&[DropReason::TxTooBig])),
-        ("ovs_tx_qos_drops", sum(&[DropReason::TxPoliced, DropReason::TxQosQueueFull])),
-        ("ovs_rx_qos_drops", s.rx_policed),
-    ];
-    let occurred = stock.into_iter().filter(|(_, n)| *n > 0);
-    let own = s.drops_by_name().into_iter().map(|(name, n)| (format!("sluice_{name}_drops"), signed(n)));
-    occurred.map(|(name, n)| (name.to_string(), signed(n))).chain(own).collect()
-}
-
-fn translated_counters(c: &PortCounters) -> Counters {
-    let [rx_packets, rx_bytes] = [0, 1].map(|i| c.rx[i].load(Ordering::Relaxed));
-    let [tx_packets, tx_bytes] = [0, 1].map(|i| c.tx[i].load(Ordering::Relaxed));
-    let rows = [
-        ("rx_packets", rx_packets),
-        ("rx_bytes", rx_bytes),
-        ("tx_packets", tx_packets),
-        ("tx_bytes", tx_bytes),
-    ];
-    rows.map(|(k, v)| (k.to_string(), signed(v))).into()
 }

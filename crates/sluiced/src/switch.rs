@@ -369,6 +369,7 @@ impl Switch {
         let changes = db.client().take_changes();
         let replica = db.client_ref().replica();
         self.is_affected |= self.parsed.changed(replica, &changes);
+        self.facts.rows_changed(&changes);
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
             // Devices appear and disappear also while the database is unreachable.
@@ -394,7 +395,7 @@ impl Switch {
         let replica = db.client_ref().replica();
         let desired = is_affected.then(|| Desired::read(replica, &self.supported, &mut self.parsed));
         if first || !changes.is_empty() {
-            self.facts.prepare(db, &changes);
+            self.facts.prepare(db);
             if first {
                 self.facts.changed();
             }

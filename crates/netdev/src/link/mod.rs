@@ -37,6 +37,11 @@ pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
     wire::messages(bytes).filter_map(|m| Some(wire::link_of(&m)?.0)).collect()
 }
 
+/// Indexes and counters of the links in a datagram of the kernel.
+pub(crate) fn counters_of(bytes: &[u8]) -> Vec<(u32, LinkStats)> {
+    wire::messages(bytes).filter_map(|m| wire::link_counters(&m)).collect()
+}
+
 /// Operational state (RFC 2863 §3.1.12, `IFLA_OPERSTATE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OperState {

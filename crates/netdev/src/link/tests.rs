@@ -1,7 +1,7 @@
 //! Parsing of netlink messages: whole, truncated, and malformed ones.
 
 use super::wire::{Request, attribute, link_of, messages};
-use super::{AllLinkStats, LinkEvent, LinkStats, OperState, monitor};
+use super::{AllLinkStats, LinkEvent, LinkStats, OperState, counters_of, monitor};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -53,6 +53,42 @@ fn messages_cut_off_or_changed_do_no_harm() {
     }
 }
 
+/// An answer of Linux to `RTM_GETSTATS`, written down field by field: counters count up from 1.
+fn counters_message() -> Vec<u8> {
+    let mut bytes = Request::dump_counters().finish();
+    bytes[4..6].copy_from_slice(&92_u16.to_ne_bytes());
+    bytes[20..24].copy_from_slice(&7_u32.to_ne_bytes());
+    bytes.extend([204_u16, 1].map(u16::to_ne_bytes).concat());
+    bytes.extend((1..=25_u64).flat_map(u64::to_ne_bytes));
+    let total = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&total.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn counters_of_links_are_read_and_cut_ones_left() {
+    let request = Request::dump_counters().finish();
+    assert_eq!(
+        &request[16..],
+        [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+        "if_stats_msg: all links, their 64-bit counters"
+    );
+    let whole = counters_message();
+    let [(7, stats)] = counters_of(&whole)[..] else { panic!("{:?}", counters_of(&whole)) };
+    assert_eq!((stats.rx_packets, stats.tx_carrier_errors), (1, 18));
+    assert!(counters_of(&message(libc::RTM_NEWLINK)).is_empty());
+    for cut in 0..whole.len() {
+        assert!(counters_of(&whole[..cut]).is_empty());
+    }
+    for at in 0..whole.len() {
+        for value in [0, 1, 3, 4, 5, 0x7f, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = value;
+            assert!(counters_of(&changed).len() <= 1);
+        }
+    }
+}
+
 #[test]
 fn the_corpus_of_link_messages_is_replayed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/link_messages");
@@ -62,24 +98,24 @@ fn the_corpus_of_link_messages_is_replayed() {
 #[test]
 fn counters_of_all_links_are_asked_for_once_a_second() {
     let (all, begun, asked) = (AllLinkStats::default(), Instant::now(), Cell::new(0));
-    let get = |names: &[&str], ms| {
+    let get = |indexes: &[u32], ms| {
         let ask = || {
             asked.set(asked.get() + 1);
             let stats = LinkStats { collisions: asked.get(), ..LinkStats::default() };
-            Ok(HashMap::from([("a".to_string(), stats), ("b".to_string(), stats)]))
+            Ok(HashMap::from([(1, stats), (2, stats)]))
         };
-        let got = all.get_by(names, begun + Duration::from_millis(ms), ask);
+        let got = all.get_by(indexes, begun + Duration::from_millis(ms), ask);
         got.into_iter().map(|stats| stats.map(|s| s.collisions)).collect::<Vec<_>>()
     };
-    for (names, ms, expected, questions) in [
+    for (indexes, ms, expected, questions) in [
         (&[][..], 0, vec![], 0),
-        (&["a", "b"], 0, vec![Some(1), Some(1)], 1),
-        (&["b"], 999, vec![Some(1)], 1),
+        (&[1, 2], 0, vec![Some(1), Some(1)], 1),
+        (&[2], 999, vec![Some(1)], 1),
         // A new one, or a missing one: requested once.
-        (&["a", "c"], 999, vec![Some(2), None], 2),
-        (&["c", "a"], 1500, vec![None, Some(2)], 2),
-        (&["a"], 1999, vec![Some(3)], 3),
+        (&[1, 3], 999, vec![Some(2), None], 2),
+        (&[3, 1], 1500, vec![None, Some(2)], 2),
+        (&[1], 1999, vec![Some(3)], 3),
     ] {
-        assert_eq!((get(names, ms), asked.get()), (expected, questions), "{names:?} at {ms}");
+        assert_eq!((get(indexes, ms), asked.get()), (expected, questions), "{indexes:?} at {ms}");
     }
 }

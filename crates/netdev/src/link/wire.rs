@@ -33,6 +33,15 @@ pub(crate) fn messages_received() -> u64 {
     RECEIVED.load(Ordering::Relaxed)
 }
 
+/// Counters of links (`linux/rtnetlink.h`): an answer, and a request.
+const RTM_NEWSTATS: u16 = 92;
+const RTM_GETSTATS: u16 = 94;
+/// Bytes of `struct if_stats_msg`: family, padding, ifindex, filter.
+const STATS_HEADER_BYTES: usize = 12;
+/// Attribute of the answer with `rtnl_link_stats64`, and its bit in the filter (`linux/if_link.h`).
+const STATS_LINK_64: u16 = 1;
+const STATS_FILTER_LINK_64: u32 = 1 << (STATS_LINK_64 - 1);
+
 /// Attribute numbers of `linux/if_link.h`.
 pub(crate) mod attribute {
     pub(crate) const ADDRESS: u16 = 1;
@@ -100,6 +109,13 @@ impl Request {
 
     pub(crate) fn dump_links() -> Request {
         Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, 0, 0, 0)
+    }
+
+    /// A request for the counters of all links.
+    pub(crate) fn dump_counters() -> Request {
+        let mut header = [0; STATS_HEADER_BYTES];
+        header[8..].copy_from_slice(&STATS_FILTER_LINK_64.to_ne_bytes());
+        Request::dump(RTM_GETSTATS, &header)
     }
 
     pub(crate) fn get_link() -> Request {
@@ -311,6 +327,16 @@ pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
         }
     }
     Some((info, stats))
+}
+
+/// Index and counters in an answer to [`Request::dump_counters`].
+pub(crate) fn link_counters(m: &Message) -> Option<(u32, LinkStats)> {
+    if m.kind != RTM_NEWSTATS {
+        return None;
+    }
+    let ifindex = u32::from_ne_bytes(field(&m.body, 4)?);
+    let mut all = attributes(m.body.get(STATS_HEADER_BYTES..)?);
+    all.find(|(kind, _)| *kind == STATS_LINK_64).map(|(_, value)| (ifindex, stats_of(value)))
 }
 
 /// An attribute of a link in an answer.

@@ -63,6 +63,11 @@ fn counters_and_driver() {
         assert_eq!(after.tx_packets - before.tx_packets, 10);
         assert_eq!(after.tx_bytes - before.tx_bytes, 1000);
         assert_eq!(link::link_stats("sl-b").unwrap().rx_packets, after.tx_packets);
+        // A list of all counters has the values of the link itself.
+        let indexes = ["sl-b", "sl-a"].map(|name| link::link_info(name).unwrap().ifindex);
+        let listed = link::AllLinkStats::default().get(&[indexes[0], 0, indexes[1]]);
+        assert_eq!(listed[1..], [None, Some(after)]);
+        assert_eq!(listed[0], Some(link::link_stats("sl-b").unwrap()));
         let settings = link::ethtool_link("sl-a").unwrap();
         assert_eq!((settings.speed_mbps, settings.duplex), (Some(10_000), Some(Duplex::Full)));
         assert_eq!(link::driver("sl-a").unwrap()[0], "veth");

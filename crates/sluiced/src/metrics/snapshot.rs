@@ -3,7 +3,7 @@
 use super::Costs;
 use super::facts::{BridgeFacts, DatapathHandle, InterfaceFacts, MainFacts};
 use crate::control_plane::counters::of_datapaths;
-use crate::facts::port_counters;
+use crate::facts::Source;
 use crate::instances::{pmd_stats, totals_with};
 use crate::upcall_times::{self, Stage, Times};
 use dpif::{CtStatistics, Iterations, LookupMasks, PmdId, PmdStats, PortStats, ThreadInfo};
@@ -151,7 +151,9 @@ fn ports(main: &mut MainFacts) -> (Vec<PortFacts>, PortStats) {
         let stats = interface.dp_port.and_then(|number| all.get(bridge.datapath)?.get(&number));
         let dummy = main.dummies.get(&interface.name);
         Some(PortFacts {
-            counters: port_counters(counted_here, stats, dummy.as_ref()).unwrap_or_default(),
+            counters: Source::of(counted_here, stats, dummy.as_ref())
+                .map(|s| s.counters())
+                .unwrap_or_default(),
             drops: stats.map(PortStats::drops_by_name).unwrap_or_default(),
             waiting: interface.dp_port.map_or(0, |number| handle.datapath.upcalls_waiting(number)),
             interface,

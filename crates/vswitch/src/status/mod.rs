@@ -49,6 +49,8 @@ pub struct Writeback {
     missing: BTreeSet<String>,
     /// Rows with the values of their facts.
     settled: Settled,
+    /// Rows with differences when last compared: written, or not due.
+    unsettled: BTreeSet<Uuid>,
     /// To write.
     trunks: TrunkChanges,
     /// Changes in the transaction in flight.
@@ -70,6 +72,7 @@ impl Writeback {
             acknowledged: None,
             missing: BTreeSet::new(),
             settled: Settled::new(),
+            unsettled: BTreeSet::new(),
             trunks: TrunkChanges::new(),
             trunks_in_flight: TrunkChanges::new(),
         }
@@ -114,8 +117,15 @@ impl Writeback {
         self.stats_due_ms.max(self.not_before_ms)
     }
 
-    fn may_write(&self, now_ms: u64) -> bool {
-        self.lock_held && !self.in_flight && now_ms >= self.not_before_ms
+    /// Time from which [`Writeback::next`] looks for differences: the end of the pause behind a failure. `None`: it waits
+    /// for the lock or for an outcome.
+    pub fn writes_from_ms(&self) -> Option<u64> {
+        (self.lock_held && !self.in_flight).then_some(self.not_before_ms)
+    }
+
+    /// Whether [`Writeback::next`] looks for differences.
+    pub fn may_write(&self, now_ms: u64) -> bool {
+        self.writes_from_ms().is_some_and(|from_ms| now_ms >= from_ms)
     }
 
     /// A transaction with all due differences. The caller sends it and reports its outcome.
@@ -123,8 +133,8 @@ impl Writeback {
         self.next_in(replica, facts, None, now_ms)
     }
 
-    /// A transaction as [`Writeback::next`], of these rows and of the switch alone: those that changed in the database, with
-    /// the facts of the last call.
+    /// A transaction as [`Writeback::next`], of these rows and of the switch alone: those that changed in the database or in
+    /// the facts since the last call. Rows with differences that were not due are compared when statistics are.
     pub fn next_of(
         &mut self,
         replica: &Replica,
@@ -146,11 +156,25 @@ impl Writeback {
             return None;
         }
         let with_statistics = now_ms >= self.stats_due_ms;
+        let wider: BTreeSet<Uuid>;
+        let only = match only {
+            // What was not due before may be now.
+            Some(rows) if with_statistics => {
+                wider = rows.union(&std::mem::take(&mut self.unsettled)).copied().collect();
+                Some(&wider)
+            }
+            Some(rows) => Some(rows),
+            None => {
+                self.unsettled.clear();
+                None
+            }
+        };
         let mut writing = Writing {
             replica,
             only,
             missing: &self.missing,
             settled: &mut self.settled,
+            unsettled: &mut self.unsettled,
             differs: false,
             with_statistics,
             txn: TxnBuilder::new(),
@@ -246,6 +270,7 @@ struct Writing<'a> {
     only: Option<&'a BTreeSet<Uuid>>,
     missing: &'a BTreeSet<String>,
     settled: &'a mut Settled,
+    unsettled: &'a mut BTreeSet<Uuid>,
     /// A column of the last row differs, whether it is due or not.
     differs: bool,
     with_statistics: bool,
@@ -283,8 +308,10 @@ impl Writing<'_> {
             changed |= self.row(table, *uuid, columns(facts).into_iter().chain(empty.iter().cloned()));
             if self.differs {
                 self.settled.remove(uuid);
+                self.unsettled.insert(*uuid);
             } else {
                 self.settled.insert(*uuid, state);
+                self.unsettled.remove(uuid);
             }
         }
         changed

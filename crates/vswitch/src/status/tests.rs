@@ -440,3 +440,36 @@ fn changed_rows_are_compared_alone() {
     assert_eq!(world.cur_cfg(), 5);
     assert_eq!(world.write(2), 1, "the other one");
 }
+
+/// Rows named because their statistics changed wait until these are due, whoever is named then.
+#[test]
+fn rows_that_were_not_due_are_compared_when_statistics_are() {
+    let mut world = World::new();
+    for name in ["p1", "br0"] {
+        world.interface(name).ofport = 1;
+    }
+    assert_eq!(world.write(0), 2);
+    let row = world.bed.row("Interface", "p1");
+    world.interface("p1").statistics = [("rx_packets".to_string(), 5)].into();
+    let next_of = |world: &mut World, rows: &[Uuid], now_ms| {
+        let rows = rows.iter().copied().collect();
+        world.writeback.next_of(world.bed.replica(), &world.facts, &rows, now_ms)
+    };
+    assert!(next_of(&mut world, &[row], 1).is_none());
+    assert!(next_of(&mut world, &[], 4999).is_none());
+    // The transaction is lost: the row waits on.
+    assert!(next_of(&mut world, &[], 5000).is_some());
+    world.writeback.outcome(&TxnOutcome::Lost, 5000);
+    let from_ms = world.writeback.writes_from_ms().unwrap();
+    assert!(from_ms > 5000 && next_of(&mut world, &[], 5000).is_none());
+    let txn = next_of(&mut world, &[], from_ms).unwrap();
+    assert_eq!(world.writeback.writes_from_ms(), None, "one in flight");
+    let outcome = world.bed.commit(txn);
+    world.writeback.outcome(&outcome, from_ms);
+    assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 5}");
+    // It is looked at once more, and then no longer.
+    assert!(next_of(&mut world, &[], 20_000).is_none());
+    assert!(world.writeback.unsettled.is_empty());
+    world.writeback.set_lock_held(false);
+    assert_eq!((world.writeback.writes_from_ms(), world.writeback.may_write(u64::MAX)), (None, false));
+}

@@ -273,6 +273,11 @@ fn packets_for_a_controller_obey_its_rate_limit() {
     // The burst passed at once; a part of the rest waited, and another was too much.
     assert!(figure("bypassed") >= 30 && figure("dropped") > 0 && figure("queued") > figure("dropped"));
     assert_eq!(lab.vsctl("get controller br0 status:packet-in-miss-queued"), "\"0\"");
+    // Without the limit its figures go, though the connection stays as it is.
+    lab.vsctl("clear controller br0 controller_rate_limit");
+    let figures_are_gone = || !lab.vsctl("get controller br0 status").contains("packet-in-");
+    wait_for(LIMIT, "the figures to go", figures_are_gone).unwrap();
+    assert_eq!(lab.vsctl("get controller br0 is_connected"), "true");
 }
 
 #[test]
