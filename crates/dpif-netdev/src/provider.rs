@@ -37,6 +37,10 @@ impl Provider for UserspaceDatapath {
         lock(&self.pool.state).ports.get(port)?.device.exists()
     }
 
+    fn own_device_index(&self, port: DpPort) -> Option<u32> {
+        lock(&self.pool.state).ports.get(port)?.device.renew_ifindex()
+    }
+
     fn shown_settings(&self, port: DpPort) -> Vec<(&'static str, String)> {
         lock(&self.pool.state).ports.get(port).map(|p| p.spec.options.shown()).unwrap_or_default()
     }

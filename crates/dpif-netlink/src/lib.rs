@@ -546,6 +546,11 @@ impl Provider for KernelDatapath {
         ours.then(|| self.ovs.vport_get(self.dp_ifindex(), port).is_ok())
     }
 
+    fn own_device_index(&self, port: DpPort) -> Option<u32> {
+        self.own_device_exists(port).filter(|exists| *exists)?;
+        Some(index_here(&self.ovs.vport_get(self.dp_ifindex(), port).ok()?))
+    }
+
     fn ended_with_port(&self) -> u64 {
         self.dispatch.ended_with_port()
     }

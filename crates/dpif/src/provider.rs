@@ -88,6 +88,10 @@ pub trait Provider: Datapath {
     /// Whether the device created by a port still exists, in any network namespace; `None` if the port created none.
     fn own_device_exists(&self, port: DpPort) -> Option<bool>;
 
+    /// Present index of the device created by a port, which may have been moved and back; 0: it is in another network
+    /// namespace than the calling thread. `None`: it is gone, or the port created none.
+    fn own_device_index(&self, port: DpPort) -> Option<u32>;
+
     /// Whether the port has a network device in the kernel; dummies and files have none.
     fn has_netdev(&self, port: DpPort) -> bool {
         let _ = port;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lending::{Lending, LentKind, LentQueue};
 
@@ -230,8 +231,9 @@ pub(crate) trait PortDevice: Send + Sync {
     /// Makes a device created by the port outlive the process and its port, or end with them.
     fn persist(&self, persistent: bool) -> io::Result<()>;
 
-    /// Whether the port created its device, and that is in this namespace.
-    fn made_in(&self, namespace: &Namespace) -> bool;
+    /// Present index of a device created by the port, which may have been moved and back; 0: it is in another namespace
+    /// than this one, which is the calling thread's. `None`: it is gone, or the port created none.
+    fn index_in(&self, namespace: &Namespace) -> Option<u32>;
 }
 
 /// Methods of a [`PortDevice`] that the port did not create.
@@ -245,8 +247,8 @@ macro_rules! not_created {
             Ok(())
         }
 
-        fn made_in(&self, _namespace: &crate::port::Namespace) -> bool {
-            false
+        fn index_in(&self, _namespace: &crate::port::Namespace) -> Option<u32> {
+            None
         }
     };
 }
@@ -255,7 +257,7 @@ pub(crate) use not_created;
 /// An open port.
 pub struct Port {
     name: String,
-    ifindex: u32,
+    ifindex: AtomicU32,
     /// The receive queues, to be moved to the polling threads.
     pub rx: Vec<Box<dyn RxQueue>>,
     device: Box<dyn PortDevice>,
@@ -269,7 +271,7 @@ impl Port {
         rx: Vec<Box<dyn RxQueue>>,
         device: impl PortDevice + 'static,
     ) -> Port {
-        Port { name: name.to_owned(), ifindex, rx, device: Box::new(device) }
+        Port { name: name.to_owned(), ifindex: ifindex.into(), rx, device: Box::new(device) }
     }
 
     /// Creates a transmit queue. Call once for every sending thread, in the network namespace of the port.
@@ -292,9 +294,18 @@ impl Port {
         self.device.persist(persistent)
     }
 
-    /// Whether the port created its device, and that is in this namespace.
-    pub(crate) fn made_in(&self, namespace: &Namespace) -> bool {
-        self.device.made_in(namespace)
+    /// Asks the kernel for the index of a device created by the port, which gets another one when it is moved into a
+    /// namespace where its own is taken; 0: it is in another network namespace than the calling thread's. `None`: it is
+    /// gone, or the port created none. [`Port::ifindex`] has the answer from now on.
+    pub fn renew_ifindex(&self) -> Option<u32> {
+        let ifindex = self.index_in(&Namespace::current().ok()?)?;
+        self.ifindex.store(ifindex, Ordering::Relaxed);
+        Some(ifindex)
+    }
+
+    /// As [`Port::renew_ifindex`], in this namespace; keeps nothing.
+    pub(crate) fn index_in(&self, here: &Namespace) -> Option<u32> {
+        self.device.index_in(here)
     }
 
     /// The device's name.
@@ -302,8 +313,9 @@ impl Port {
         &self.name
     }
 
-    /// The device's index; for a port without a device the configured one, or 0.
+    /// The device's index when it was opened, or last [renewed](Port::renew_ifindex); for a port without a device the
+    /// configured one, or 0.
     pub fn ifindex(&self) -> u32 {
-        self.ifindex
+        self.ifindex.load(Ordering::Relaxed)
     }
 }

@@ -189,12 +189,23 @@ impl PortDevice for Tap {
         set_persistent(&self.fds[0], persistent)
     }
 
-    fn made_in(&self, namespace: &Namespace) -> bool {
+    fn index_in(&self, namespace: &Namespace) -> Option<u32> {
+        if !self.exists()? {
+            return None;
+        }
         // SAFETY: TUNGETDEVNETNS takes no argument; the descriptor that it returns is new.
         let own = unsafe {
             raw::check(libc::ioctl(self.fds[0].as_raw_fd(), libc::TUNGETDEVNETNS as _)).map(|fd| raw::own(fd))
         };
-        own.and_then(Namespace::of).is_ok_and(|own| own == *namespace)
+        if !own.and_then(Namespace::of).is_ok_and(|own| own == *namespace) {
+            return Some(0);
+        }
+        let mut req = raw::ifreq(&self.name).ok()?;
+        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
+        unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.ok()?;
+        // SAFETY: the kernel has written a C string.
+        let name = unsafe { std::ffi::CStr::from_ptr(req.ifr_name.as_ptr()) };
+        raw::ifindex(name.to_str().ok()?).ok()
     }
 }
 
@@ -206,14 +217,20 @@ pub fn end_devices<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<(&'a st
     if made.len() > 1
         && let Ok(here) = Namespace::current()
     {
-        let (near, mut far): (Vec<&Port>, Vec<&Port>) =
-            made.into_iter().partition(|port| port.made_in(&here));
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for port in made {
+            // Another device may have the index that this one had once.
+            match port.index_in(&here) {
+                Some(ifindex) if ifindex != 0 => near.push((port, ifindex)),
+                _ => far.push(port),
+            }
+        }
         for together in near.chunks(removal::TOGETHER) {
-            let ifindexes: Vec<u32> = together.iter().map(|port| port.ifindex()).collect();
+            let ifindexes: Vec<u32> = together.iter().map(|(_, ifindex)| *ifindex).collect();
             match removal::delete_together(&ifindexes) {
-                Ok(unknown) => far.extend(unknown.into_iter().filter_map(|at| together.get(at).copied())),
+                Ok(unknown) => far.extend(unknown.into_iter().filter_map(|at| Some(together.get(at)?.0))),
                 // One by one then.
-                Err(_) => far.extend(together),
+                Err(_) => far.extend(together.iter().map(|(port, _)| *port)),
             }
         }
         made = far;

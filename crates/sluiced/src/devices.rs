@@ -8,6 +8,7 @@ use flow::{DpPort, MacAddr};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::tunnel::{TunnelConfig, TunnelHeaders};
+use std::io;
 use std::sync::Arc;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
 
@@ -232,7 +233,7 @@ impl Device {
     /// It cannot be set, with the reason.
     pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
         match &self.body {
-            Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
+            Body::Kernel(ifindex) => known(*ifindex).and_then(|i| link::set_admin_up(i, up)).map_err(|e| {
                 format!(
                     "interface {}: cannot set it {}: {}",
                     self.name,
@@ -266,7 +267,9 @@ impl Device {
         let info = self.link().map_err(|e| failed("anything", &os_text(&e)))?;
         if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != info.mtu) {
             let set = match &self.body {
-                Body::Kernel(ifindex) => link::set_mtu(*ifindex, mtu).map_err(|e| os_text(&e)),
+                Body::Kernel(ifindex) => {
+                    known(*ifindex).and_then(|i| link::set_mtu(i, mtu)).map_err(|e| os_text(&e))
+                }
                 Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
                 Body::Bare(_) if self.options.tunnel().is_some() => {
                     Err("a tunnel has that of the way its packets take".to_string())
@@ -279,7 +282,9 @@ impl Device {
         let ours = !is_foreign(&self.options);
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
             let set = match &self.body {
-                Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0).map_err(|e| os_text(&e)),
+                Body::Kernel(ifindex) => {
+                    known(*ifindex).and_then(|i| link::set_mac(i, mac.0)).map_err(|e| os_text(&e))
+                }
                 Body::Dummy(dummy) => {
                     dummy.set_mac(mac.0);
                     Ok(())
@@ -291,6 +296,11 @@ impl Device {
         errors.extend(self.shape(wanted, &info));
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
+}
+
+/// The index of a device in this network namespace, or the error of one that is in another.
+fn known(ifindex: u32) -> io::Result<u32> {
+    if ifindex == 0 { Err(io::Error::other("it is in another network namespace")) } else { Ok(ifindex) }
 }
 
 /// Whether the port is a kernel device not made by the switch.

@@ -72,11 +72,10 @@ impl Switch {
         if *known == ifindex {
             return;
         }
-        if device.datapath.own_device_exists(device.dp_port) == Some(true) {
-            // One of ours, back from another namespace.
-            *known = ifindex;
-        } else {
-            self.reopen(name, reactor);
+        match device.datapath.own_device_index(device.dp_port) {
+            // One of ours: here, possibly back from another namespace, or still there.
+            Some(present) => *known = present,
+            None => self.reopen(name, reactor),
         }
     }
 
@@ -84,8 +83,13 @@ impl Switch {
         let lost = |d: &&Device| matches!(d.body, Body::Kernel(ifindex) if gone(ifindex));
         let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
         for name in names {
-            if self.devices.get(&name).and_then(Device::own_exists) == Some(true) {
-                log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
+            if let Some(device) = self.devices.get_mut(&name)
+                && let Some(present) = device.datapath.own_device_index(device.dp_port)
+            {
+                let Body::Kernel(known) = &mut device.body else { continue };
+                if std::mem::replace(known, present) != present && present == 0 {
+                    log::info!(target: "netdev_linux", "device {name} was moved into another namespace; it stays a port");
+                }
                 continue;
             }
             log::info!(target: "netdev_linux", "device {name} is gone");

@@ -107,6 +107,45 @@ fn internal_ports_can_be_moved_into_namespaces() {
     assert!(net.switch.ip("link show dev int1").is_err());
 }
 
+/// A device that comes back has another index if its own was taken elsewhere; the device that has the former one since is
+/// left alone.
+#[test]
+fn an_internal_port_comes_back_with_another_index() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ping");
+    let (net, daemon) = switch(1);
+    let add = |n: usize| format!("add-port br0 int{n} -- set Interface int{n} type=internal");
+    vsctl(&daemon, &format!("{} -- {}", add(1), add(2)));
+    let index = |dev: &str| {
+        let line = net.switch.ip(&format!("-o link show dev {dev}")).unwrap();
+        line.split(':').next().unwrap().to_string()
+    };
+    let mtu_is = |dev: &str, mtu: usize| {
+        net.switch.ip(&format!("-o link show dev {dev}")).unwrap().contains(&format!("mtu {mtu} "))
+    };
+    let taken = index("int1");
+    let inner = Netns::new("inner").unwrap();
+    inner.ip(&format!("link add in1 index {taken} type veth peer name in2")).unwrap();
+    net.switch.ip(&format!("link set dev int1 netns {}", inner.name())).unwrap();
+    net.switch.ip(&format!("link add other index {taken} type veth peer name other2")).unwrap();
+    vsctl(&daemon, "set Interface int1 mtu_request=1300");
+    assert!(mtu_is("other", 1500));
+    inner.ip(&format!("link set dev int1 netns {}", net.switch.name())).unwrap();
+    assert_ne!(index("int1"), taken);
+    address(&net.switch, "int1", "10.0.8.8/16");
+    ping_all(&net.hosts[0].netns, ip("10.0.8.8"), 3);
+    let shown = || vsctl(&daemon, "get Interface int1 ifindex") == index("int1");
+    wait_for(LIMIT, "its new index in its row", shown).unwrap();
+    vsctl(&daemon, "set Interface int1 mtu_request=1400");
+    wait_for(LIMIT, "its MTU", || mtu_is("int1", 1400)).unwrap();
+    assert!(mtu_is("other", 1500));
+    vsctl(&daemon, "del-port int1 -- del-port int2");
+    for dev in ["int1", "int2"] {
+        assert!(net.switch.ip(&format!("link show dev {dev}")).is_err(), "{dev}");
+    }
+    assert_eq!(index("other"), taken);
+}
+
 #[test]
 fn a_deleted_internal_device_is_recreated() {
     require_netns!();

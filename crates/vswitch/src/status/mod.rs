@@ -158,7 +158,7 @@ impl Writeback {
         let with_statistics = now_ms >= self.stats_due_ms;
         let wider: BTreeSet<Uuid>;
         let only = match only {
-            // What was not due before may be now.
+            // Differences that were not due may be now.
             Some(rows) if with_statistics => {
                 wider = rows.union(&std::mem::take(&mut self.unsettled)).copied().collect();
                 Some(&wider)

@@ -441,7 +441,7 @@ fn changed_rows_are_compared_alone() {
     assert_eq!(world.write(2), 1, "the other one");
 }
 
-/// Rows named because their statistics changed wait until these are due, whoever is named then.
+/// Rows named because their statistics changed wait until these are due, and are compared then without being named again.
 #[test]
 fn rows_that_were_not_due_are_compared_when_statistics_are() {
     let mut world = World::new();
