@@ -1,6 +1,7 @@
 //! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
+use super::counters::ConnCounters;
 use super::flush::PendingFlush;
 use super::forward::Forward;
 use super::monitors::Monitors;
@@ -78,29 +79,6 @@ impl Default for ConnSettings {
             queue_packets: DEFAULT_QUEUE_PACKETS,
             async_messages: true,
         }
-    }
-}
-
-/// Events dropped because a connection's output was not read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ConnCounters {
-    /// Packets sent to it.
-    pub packet_ins: u64,
-    /// Packets for it dropped.
-    pub packet_ins_dropped: u64,
-    /// Dropped packets among these because too many were unsent.
-    pub packet_ins_unsent: u64,
-    /// Other events dropped.
-    pub events_dropped: u64,
-}
-
-impl ConnCounters {
-    /// Adds the counters of another connection.
-    pub fn add(&mut self, other: &ConnCounters) {
-        self.packet_ins += other.packet_ins;
-        self.packet_ins_dropped += other.packet_ins_dropped;
-        self.packet_ins_unsent += other.packet_ins_unsent;
-        self.events_dropped += other.events_dropped;
     }
 }
 
@@ -266,6 +244,11 @@ impl Conn {
             taken_bytes: 0,
             full: None,
         }
+    }
+
+    /// Its counters.
+    pub(super) fn all_counters(&self) -> ConnCounters {
+        ConnCounters { messages: self.session.counts(), ..self.counters }
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -32,6 +32,7 @@ mod bundle;
 mod config;
 mod conn;
 mod continuation;
+mod counters;
 mod fail;
 mod flush;
 mod forward;
@@ -54,7 +55,8 @@ mod table_features;
 pub(crate) mod tests;
 mod tlv;
 
-pub use conn::{ConnCounters, ConnKind, ConnSettings, Refusal};
+pub use conn::{ConnKind, ConnSettings, Refusal};
+pub use counters::ConnCounters;
 pub use fail::{FailEvent, FailMode, RemoteConfig};
 pub use in_band::InBandConfig;
 pub use ofproto::ids::ConnId;
@@ -238,7 +240,7 @@ impl Connmgr {
     /// Removes a connection.
     pub fn close(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.remove(&id) {
-            self.gone.add(&conn.counters);
+            self.gone.add(&conn.all_counters().ended());
             self.fail.closed(&conn);
             self.shared.begun.extend(conn.mods.into_begun());
         }
@@ -352,7 +354,7 @@ impl Connmgr {
     /// Counters of all connections, closed ones included.
     pub fn counters(&self) -> ConnCounters {
         let mut sum = self.gone;
-        self.conns.values().for_each(|c| sum.add(&c.counters));
+        self.conns.values().for_each(|c| sum.add(&c.all_counters()));
         sum
     }
 

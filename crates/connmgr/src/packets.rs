@@ -93,6 +93,7 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
+        self.counters.packet_outs += 1;
         let view = ctx.backer.view();
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::BrcBadPort)?;
         let (key, flow) = self.prepare(m, ctx, bridge, now_ms)?;

@@ -109,8 +109,9 @@ impl Limits {
     }
 
     /// Adapts the current limit to the duration of a round over all flows: lowers it in proportion to the excess
-    /// over [`ROUND_TARGET_MS`], and raises it again when rounds are shorter.
-    pub(crate) fn adapt(&self, round_ms: u64) {
+    /// over [`ROUND_TARGET_MS`], and raises it again when rounds are shorter. Returns the order of the new and the former
+    /// limit.
+    pub(crate) fn adapt(&self, round_ms: u64) -> std::cmp::Ordering {
         let max = self.flow_limit_max.load(Ordering::Relaxed);
         let now = self.flow_limit.load(Ordering::Relaxed).min(max);
         let next = if round_ms > ROUND_TARGET_MS {
@@ -122,6 +123,7 @@ impl Limits {
             now
         };
         self.flow_limit.store(next, Ordering::Relaxed);
+        next.cmp(&now)
     }
 
     /// Whether to translate a flow again, given the duration of the last round over all flows. The flow had
@@ -684,6 +686,7 @@ impl Backer {
                 ended +=
                     usize::from(tables.remove_if(rule.table, &rule.matching, rule.priority, same).is_some());
             }
+            self.revisions.expired.fetch_add(ended as u64, Ordering::Relaxed);
             ended + tables.end_orphans(EXPIRED_AT_A_TIME).len()
         });
         ended.unwrap_or_default()

@@ -13,7 +13,7 @@ mod transaction;
 pub use queue::{LOOKS_PER_CHANGE, Mod, ModQueue, QueueProgress};
 pub use transaction::{Progress, Transaction};
 
-use crate::backer::Backer;
+use crate::backer::{Backer, count};
 use crate::cause::{Cause, RemovedReason};
 use crate::ct_support;
 use crate::group::Group;
@@ -161,6 +161,7 @@ fn end_orphans(tables: &mut Tables, work: &mut usize) {
 
 /// Removes all groups, and all rules except those of the internal table, as for a change of the bridge's controllers.
 pub fn flush(backer: &Backer, bridge: BridgeId) {
+    count(&backer.revisions.flushed);
     let all = (0..TableId::INTERNAL.0).map(TableId);
     backer.change_tables(bridge, |tables| {
         all.for_each(|id| tables.clear(id));

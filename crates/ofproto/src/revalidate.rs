@@ -418,7 +418,11 @@ impl Revalidator {
         self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
         let duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
         if round.full.is_some() {
-            backer.limits.adapt(duration_ms);
+            match backer.limits.adapt(duration_ms) {
+                std::cmp::Ordering::Less => count(&backer.revisions.limit_lowered),
+                std::cmp::Ordering::Greater => count(&backer.revisions.limit_raised),
+                std::cmp::Ordering::Equal => {}
+            }
             self.full_round_ms = duration_ms;
         }
         backer.recirc_release(&backer.ukeys.take_deferred());

@@ -177,6 +177,7 @@ fn make_flow(
     // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
     if !backer.ukeys.reserve(key.in_port(), &room) {
+        count(&backer.revisions.refused);
         t.cache.end_flow(None);
         release_after_use(backer, &t);
         return None;

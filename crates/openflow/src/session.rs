@@ -12,8 +12,10 @@
 //!
 //! It does not connect, and does not interpret roles or messages. Sources: OpenFlow 1.3 §6.3, §7.5.
 
+mod counts;
 mod saved;
 
+pub use counts::MessageCounts;
 pub use saved::SavedSession;
 
 use crate::budget::{Budgets, Share};
@@ -168,6 +170,9 @@ pub struct Session {
     output: Vec<u8>,
     /// Bytes of `output` already sent.
     taken: usize,
+    /// Place in `output` of the first message that is not counted as sent; behind all that another process put there.
+    uncounted: usize,
+    counts: MessageCounts,
     next_xid: u32,
     last_input_ms: u64,
     probe_sent_ms: Option<u64>,
@@ -254,8 +259,10 @@ impl Session {
     /// Removes `n` sent bytes from the output.
     pub fn consume_output(&mut self, n: usize) {
         self.taken = self.taken.saturating_add(n).min(self.output.len());
+        self.count_sent();
         if self.taken > self.output.len() / 2 {
             self.output.drain(..self.taken);
+            self.uncounted -= self.taken;
             self.taken = 0;
             trim(&mut self.output);
         }
@@ -277,12 +284,13 @@ impl Session {
         self.output_share.set(self.output.len() + tap);
     }
 
-    /// Appends a whole message to the output, if there is memory for it.
+    /// Appends whole messages to the output, if there is memory for them.
     fn append(&mut self, bytes: &[u8]) -> bool {
         if !self.output_share.try_grow(bytes.len()) {
             return false;
         }
         self.output.extend_from_slice(bytes);
+        self.counts.queue(bytes);
         true
     }
 
@@ -300,7 +308,7 @@ impl Session {
     /// The peer reads no more: discards the output, and all further messages to it before they are encoded.
     pub fn mute(&mut self) {
         (self.mute, self.short) = (true, false);
-        (self.output, self.taken) = (Vec::new(), 0);
+        (self.output, self.taken, self.uncounted) = (Vec::new(), 0, 0);
         self.count_output();
     }
 
@@ -561,6 +569,8 @@ impl Session {
     /// Processes one whole message.
     fn frame(&mut self, frame: Box<[u8]>) -> Option<Event> {
         self.copy(Direction::Received, &frame);
+        self.counts.received += 1;
+        self.counts.hellos_received += u64::from(frame[1] == OFPT_HELLO);
         match self.state {
             State::AwaitHello { .. } => Some(self.first_frame(&frame)),
             State::Up(version) => self.later_frame(frame, version),

@@ -76,6 +76,8 @@ pub(crate) struct FactKeeper {
     egress_checked_ms: u64,
     egress_due_ms: Option<u64>,
     last_written: Option<i64>,
+    /// Comparisons that found nothing to write.
+    unchanged: u64,
 }
 
 impl FactKeeper {
@@ -112,6 +114,7 @@ impl FactKeeper {
             egress_checked_ms: 0,
             egress_due_ms: None,
             last_written: None,
+            unchanged: 0,
         }
     }
 
@@ -133,6 +136,11 @@ impl FactKeeper {
     /// Sets the interval of statistics.
     pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
         self.writeback.set_stats_interval_ms(interval_ms);
+    }
+
+    /// Comparisons that found nothing to write.
+    pub(crate) fn unchanged(&self) -> u64 {
+        self.unchanged
     }
 
     /// Sets whether system statistics are written (`enable-statistics`).
@@ -363,6 +371,7 @@ impl FactKeeper {
         };
         let Some(txn) = txn else {
             self.dirty = false;
+            self.unchanged += 1;
             return;
         };
         match db.client().transact(txn) {

@@ -81,6 +81,8 @@ pub(crate) struct OpenFlow {
     /// Addresses of managers whose connections may pass through bridges.
     managers: BTreeSet<SocketAddrV4>,
     bridges: BTreeMap<BridgeId, OfBridge>,
+    /// Counters of bridges that were removed.
+    gone: ConnCounters,
     /// The bridge served last.
     served: Option<BridgeId>,
     budgets: Budgets,
@@ -99,6 +101,7 @@ impl OpenFlow {
             next_hops,
             managers: BTreeSet::new(),
             bridges: BTreeMap::new(),
+            gone: ConnCounters::default(),
             served: None,
             budgets: LIMITS.budgets(),
             is_open,
@@ -172,7 +175,7 @@ impl OpenFlow {
     /// Closes all connections of a bridge, and removes its meters.
     pub(crate) fn destroy(&mut self, bridge: BridgeId, reactor: &Reactor) {
         if let Some(b) = self.bridges.remove(&bridge) {
-            b.shut_down(reactor);
+            self.gone.add(&b.shut_down(reactor));
         }
     }
 
@@ -289,9 +292,9 @@ impl OpenFlow {
         self.bridges.values().map(OfBridge::links).sum()
     }
 
-    /// Counters of the connections of all bridges.
+    /// Counters of the connections of all bridges, removed ones included.
     pub(crate) fn counters(&self) -> ConnCounters {
-        let mut sum = ConnCounters::default();
+        let mut sum = self.gone;
         self.bridges.values().for_each(|b| sum.add(&b.counters()));
         sum
     }

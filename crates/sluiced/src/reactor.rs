@@ -32,7 +32,7 @@ pub struct Reactor {
     again: Vec<Token>,
     /// Tokens to serve at a time, in milliseconds of the machine's own clock.
     later: Vec<(u64, Token)>,
-    /// Counters of incoming connections.
+    /// Counters of connections.
     pub counts: Counts,
     /// Key and certificates of the process.
     pub tls: Tls,
@@ -48,7 +48,7 @@ pub struct Reactor {
     buffer: Box<[u8]>,
 }
 
-/// Counters of incoming connections that were not served.
+/// Counters of connections: those that came and were not served, and those of this process.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
     /// Times that a connection had to wait for a free descriptor.
@@ -65,6 +65,12 @@ pub struct Counts {
     pub handshakes_cut_off: u64,
     /// Steps of TLS handshakes that waited for the next turn.
     pub handshakes_put_off: u64,
+    /// Attempts to connect to a controller.
+    pub controllers_tried: u64,
+    /// Attempts to connect, to controllers and others.
+    pub streams_opened: u64,
+    /// Sockets that listen for connections, but that for control commands.
+    pub listeners_opened: u64,
 }
 
 impl Reactor {

@@ -183,6 +183,7 @@ impl Listener {
         reactor: &mut Reactor,
         token: Token,
     ) -> io::Result<Listener> {
+        reactor.counts.listeners_opened += 1;
         let Some(fd) = reactor.lent.remove(&endpoint.to_string()) else {
             return Listener::open(endpoint, dscp, reactor.registry(), token);
         };
@@ -379,6 +380,7 @@ impl Conn {
 
     /// Starts to connect to an active endpoint, over TCP with a DSCP from 0 to 63: [`Conn::connected`] reports the result.
     pub fn connect(endpoint: &Endpoint, dscp: u8, reactor: &mut Reactor, token: Token) -> io::Result<Conn> {
+        reactor.counts.streams_opened += 1;
         let stream = match endpoint {
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
             Endpoint::Tcp(addr) => Stream::Tcp(TcpStream::from_std(sys::tcp::connect(*addr, dscp)?)),

@@ -23,6 +23,16 @@ pub struct Revisions {
     pub lost: AtomicU64,
     /// Upcalls of flows that exist already.
     pub repeated: AtomicU64,
+    /// Flows not installed for lack of room.
+    pub refused: AtomicU64,
+    /// Rounds that lowered the flow limit.
+    pub limit_lowered: AtomicU64,
+    /// Rounds that raised it.
+    pub limit_raised: AtomicU64,
+    /// Rules that expired.
+    pub expired: AtomicU64,
+    /// Removals of all rules of a bridge.
+    pub flushed: AtomicU64,
 }
 
 /// Counts one event.

@@ -1,6 +1,6 @@
 //! [`SavedSession`]: a session that goes on in another process.
 
-use super::{Config, Session, State};
+use super::{Config, MessageCounts, Session, State};
 use crate::budget::{Budgets, Share};
 use ofp_wire::{Options, Version};
 
@@ -34,6 +34,8 @@ impl Session {
             log: None,
             output: Vec::new(),
             taken: 0,
+            uncounted: 0,
+            counts: MessageCounts::default(),
             next_xid: 1,
             last_input_ms: now_ms,
             probe_sent_ms: None,
@@ -69,6 +71,7 @@ impl Session {
         s.options.table_id_in_command = saved.table_id_in_command;
         s.next_xid = saved.next_xid.max(1);
         (s.pending, s.output) = (saved.input, saved.output);
+        s.uncounted = s.output.len();
         s.input_share.set(s.pending.len());
         s.count_output();
         s

@@ -1,7 +1,8 @@
 //! Two sessions talking, and a session with a misbehaving peer.
 
 use super::hex;
-use crate::session::{CloseReason, Config, Event, SendError, Session};
+use crate::budget::Budgets;
+use crate::session::{CloseReason, Config, Event, MessageCounts, SendError, Session};
 use crate::{ErrorCode, ErrorKind, Message, Version, VersionSet, decode, encode, fuzz};
 
 fn config(versions: &[Version]) -> Config {
@@ -219,4 +220,67 @@ fn the_table_id_extension_is_followed() {
     // Messages of the other side have the table, too.
     a.send(&Message::FlowMod(got.clone())).unwrap();
     assert_eq!(fuzz::split_frames(a.output())[0][8..], fm[8..]);
+}
+
+/// A message counts as sent once its first byte leaves; hellos count apart, also among copies.
+#[test]
+fn messages_are_counted_by_their_beginnings() {
+    let (mut a, mut b) = connected();
+    let hellos =
+        MessageCounts { received: 1, hellos_received: 1, hellos_sent: 1, ..MessageCounts::default() };
+    assert_eq!((a.counts(), b.counts()), (hellos, hellos));
+    for _ in 0..3 {
+        a.send(&Message::BarrierRequest).unwrap();
+    }
+    let copies = [a.output(), &hex("0400000800000009")].concat();
+    a.send_copies(&copies).unwrap();
+    let at = |sent, hellos_sent| MessageCounts { queued: 6, sent, hellos_sent, ..hellos };
+    // Messages of 8 bytes each.
+    for (bytes, expected) in [
+        (0, at(0, 1)),
+        (1, at(1, 1)),
+        (7, at(1, 1)),
+        (1, at(2, 1)),
+        (31, at(5, 1)),
+        (1, at(6, 1)),
+        (8, at(6, 2)),
+    ] {
+        let sent = a.output()[..bytes].to_vec();
+        a.consume_output(bytes);
+        assert_eq!(a.counts(), expected, "{bytes} more");
+        b.push_input(&sent, 0);
+    }
+    assert_eq!(std::iter::from_fn(|| b.next_event()).count(), 6);
+    // Its hello is not to be answered, and counts.
+    assert_eq!((b.counts().received, b.counts().hellos_received), (7, 1));
+    b.push_input(a.output(), 0);
+    a.consume_output(usize::MAX);
+    assert!(b.next_event().is_none());
+    assert_eq!((b.counts().received, b.counts().hellos_received), (8, 2));
+    assert_eq!(a.counts().ended().discarded, 0);
+    a.send(&Message::BarrierRequest).unwrap();
+    a.send(&Message::BarrierRequest).unwrap();
+    a.consume_output(1);
+    let ended = a.counts().ended();
+    assert_eq!((ended.queued, ended.sent, ended.discarded), (8, 7, 1));
+}
+
+/// Output of another process was counted there.
+#[test]
+fn a_resumed_session_counts_its_own_messages() {
+    let (mut a, _) = connected();
+    a.send(&Message::BarrierRequest).unwrap();
+    a.send(&Message::BarrierRequest).unwrap();
+    a.consume_output(3);
+    let mut s = Session::resume(*a.config(), a.save().unwrap(), &Budgets::unbounded());
+    s.send(&Message::BarrierRequest).unwrap();
+    s.consume_output(13);
+    assert_eq!(s.counts(), MessageCounts { queued: 1, ..MessageCounts::default() });
+    s.consume_output(1);
+    assert_eq!(s.counts(), MessageCounts { queued: 1, sent: 1, ..MessageCounts::default() });
+    // A peer that reads no more: its output is gone.
+    s.send(&Message::BarrierRequest).unwrap();
+    s.mute();
+    assert_eq!(s.send(&Message::BarrierRequest).map(drop), Ok(()));
+    assert_eq!(s.counts().ended().discarded, 1);
 }

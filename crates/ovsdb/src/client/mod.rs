@@ -128,6 +128,21 @@ enum Purpose {
     Txn { inserts: Vec<usize> },
 }
 
+/// Transactions of a client by outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TxnCounts {
+    /// Sent.
+    pub sent: u64,
+    /// Took effect.
+    pub success: u64,
+    /// To be built again: their base had changed, or the connection broke.
+    pub try_again: u64,
+    /// The client did not hold the asserted lock.
+    pub not_locked: u64,
+    /// Failed.
+    pub error: u64,
+}
+
 /// A client of one database.
 pub struct Client {
     config: ClientConfig,
@@ -141,6 +156,7 @@ pub struct Client {
     replica: Replica,
     last_txn: Uuid,
     outcomes: Vec<(TxnId, TxnOutcome)>,
+    counts: TxnCounts,
 }
 
 impl Client {
@@ -159,6 +175,7 @@ impl Client {
             replica,
             last_txn: Uuid::ZERO,
             outcomes: Vec::new(),
+            counts: TxnCounts::default(),
         };
         client.reset();
         client
@@ -174,7 +191,7 @@ impl Client {
         self.output.clear();
         for (id, purpose) in std::mem::take(&mut self.in_flight) {
             if matches!(purpose, Purpose::Txn { .. }) {
-                self.outcomes.push((TxnId(id), TxnOutcome::Lost));
+                self.ended(id, TxnOutcome::Lost);
             }
         }
         self.state = ClientState::Schema;
@@ -272,7 +289,24 @@ impl Client {
         let (operations, inserts) = txn.into_parts();
         let name = Value::from(&*self.config.schema.name);
         let params = std::iter::once(name).chain(operations).collect();
+        self.counts.sent += 1;
         Ok(TxnId(self.request("transact", params, Purpose::Txn { inserts })))
+    }
+
+    fn ended(&mut self, id: u64, outcome: TxnOutcome) {
+        let count = match outcome {
+            TxnOutcome::Success { .. } => &mut self.counts.success,
+            TxnOutcome::TryAgain | TxnOutcome::Lost => &mut self.counts.try_again,
+            TxnOutcome::NotLocked => &mut self.counts.not_locked,
+            TxnOutcome::Error(_) => &mut self.counts.error,
+        };
+        *count += 1;
+        self.outcomes.push((TxnId(id), outcome));
+    }
+
+    /// Its transactions so far.
+    pub fn txn_counts(&self) -> TxnCounts {
+        self.counts
     }
 
     /// Transactions that ended since the last call.
@@ -370,7 +404,7 @@ impl Client {
             }
             Purpose::Echo => {}
             Purpose::Txn { inserts } => {
-                self.outcomes.push((TxnId(id), TxnOutcome::from_results(&inserts, result)))
+                self.ended(id, TxnOutcome::from_results(&inserts, result));
             }
         }
         Ok(())
@@ -385,7 +419,7 @@ impl Client {
             Purpose::Monitor(MonitorKind::Cond) => self.monitor(MonitorKind::Plain),
             Purpose::Monitor(MonitorKind::Plain) => return refused("monitor"),
             Purpose::Echo => {}
-            Purpose::Txn { .. } => self.outcomes.push((TxnId(id), TxnOutcome::Error(txn::error_text(error)))),
+            Purpose::Txn { .. } => self.ended(id, TxnOutcome::Error(txn::error_text(error))),
         }
         Ok(())
     }

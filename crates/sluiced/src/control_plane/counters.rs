@@ -3,13 +3,14 @@
 use super::ControlPlane;
 use dpif::{CtRefusal, DropReason, PmdStats, PortStats, XlateDrop};
 use l2proto::Protocol;
+use ofproto::backer::Revisions;
 use ofproto::mac_table::MacStats;
 use ofproto::mcast::McastStats;
 use std::collections::BTreeMap;
-use sync::{Ordering, lock};
+use sync::{AtomicU64, Ordering, lock};
 
 /// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
-const NEVER: [&str; 15] = [
+const NEVER: [&str; 19] = [
     "conntrack_l3csum_err",
     "conntrack_l4csum_err",
     "datapath_drop_invalid_bond",
@@ -24,6 +25,10 @@ const NEVER: [&str; 15] = [
     "rev_rstp",
     "rev_stp",
     "revalidate_missed_dp_flow",
+    "txn_aborted",
+    "txn_uncommitted",
+    "upcall_flow_limit_kill",
+    "upcall_flow_limit_scaled",
     "upcall_ukey_contention",
 ];
 
@@ -31,6 +36,55 @@ const NEVER: [&str; 15] = [
 fn offload_refused(plane: &ControlPlane) -> u64 {
     let offloads = plane.switch.instances().iter().filter_map(|i| i.datapath.offload()?.stats());
     offloads.map(|stats| stats.refused).sum()
+}
+
+/// Messages to and from controllers, and connections. Hellos are vconn's alone.
+fn connections(plane: &ControlPlane) -> [(&'static str, u64); 14] {
+    let (conns, sockets) = (plane.switch.openflow().counters(), plane.reactor.counts);
+    let messages = conns.messages;
+    [
+        ("ofconn_cut_off", sockets.cut_off),
+        ("ofconn_event_dropped", conns.events_dropped),
+        ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
+        ("ofproto_packet_out", conns.packet_outs),
+        ("ofproto_recv_openflow", messages.received - messages.hellos_received),
+        ("pstream_open", sockets.listeners_opened),
+        ("rconn_discarded", messages.discarded),
+        ("rconn_overflow", conns.packet_ins_unsent),
+        ("rconn_queued", messages.queued),
+        ("rconn_sent", messages.sent),
+        ("stream_open", sockets.streams_opened),
+        ("vconn_open", sockets.controllers_tried),
+        ("vconn_received", messages.received),
+        ("vconn_sent", messages.sent + messages.hellos_sent),
+    ]
+}
+
+/// Rules that ended without a request, and limits of flows, over all datapaths.
+fn limits(plane: &ControlPlane) -> [(&'static str, u64); 5] {
+    let sum = |of: fn(&Revisions) -> &AtomicU64| {
+        plane.switch.instances().iter().map(|i| of(&i.backer.revisions).load(Ordering::Relaxed)).sum()
+    };
+    [
+        ("ofproto_dpif_expired", sum(|r| &r.expired)),
+        ("ofproto_flush", sum(|r| &r.flushed)),
+        ("upcall_flow_limit_grew", sum(|r| &r.limit_raised)),
+        ("upcall_flow_limit_hit", sum(|r| &r.refused)),
+        ("upcall_flow_limit_reduced", sum(|r| &r.limit_lowered)),
+    ]
+}
+
+/// Transactions of this process in its database, of the embedded one too.
+fn transactions(plane: &ControlPlane) -> [(&'static str, u64); 6] {
+    let counts = plane.db.client_ref().txn_counts();
+    [
+        ("txn_error", counts.error),
+        ("txn_incomplete", counts.sent),
+        ("txn_not_locked", counts.not_locked),
+        ("txn_success", counts.success),
+        ("txn_try_again", counts.try_again),
+        ("txn_unchanged", plane.switch.facts().unchanged()),
+    ]
 }
 
 /// Operations, over all datapaths.
@@ -96,7 +150,6 @@ impl ControlPlane {
             tables.map(|groups| f(&lock(groups).stats)).sum()
         };
         let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
-        let conns = self.switch.openflow().counters();
         let (sockets, database) = (self.reactor.counts, self.db.counters());
         let (evicted, refused) = {
             let neighbours = self.routing.neighbours();
@@ -127,10 +180,6 @@ impl ControlPlane {
             ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
             ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),
             ("flow_offload_refused", offload_refused(self)),
-            ("ofconn_cut_off", sockets.cut_off),
-            ("ofconn_event_dropped", conns.events_dropped),
-            ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
-            ("rconn_overflow", conns.packet_ins_unsent),
             ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
             ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
             ("rev_bond", instances().map(|i| count(&i.backer.revisions.bonds)).sum()),
@@ -158,6 +207,9 @@ impl ControlPlane {
                 instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum(),
             ),
         ]);
+        all.extend(connections(self));
+        all.extend(limits(self));
+        all.extend(transactions(self));
         all.extend(conntrack(self));
         all.extend(operations(self));
         all.extend(NEVER.map(|name| (name, 0)));

@@ -129,9 +129,10 @@ impl OfBridge {
     }
 
     /// Closes all connections, and removes the bridge's meters.
-    pub(super) fn shut_down(mut self, reactor: &Reactor) {
+    pub(super) fn shut_down(mut self, reactor: &Reactor) -> ConnCounters {
         self.with_mgr(|mgr, ctx| mgr.shut_down(ctx));
         self.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
+        self.counters().ended()
     }
 
     /// Applies the settings of the bridge.

@@ -162,6 +162,7 @@ impl OfBridge {
                     let new = reactor.token();
                     rconn_log::connecting(&self.name, &target, reconnect);
                     reconnect.connecting(now_ms);
+                    reactor.counts.controllers_tried += 1;
                     match Conn::connect(endpoint, controller.config.dscp, reactor, new) {
                         Ok(conn) => {
                             *token = Some(new);

@@ -124,3 +124,58 @@ fn turns_of_the_main_loop_are_timed_by_their_parts() {
     // A counter of OVS has the turns of a second or more.
     assert!(count(&lab, "long_poll_interval") <= turns, "{status}");
 }
+
+/// Messages of commands of ovs-ofctl 3.1, as OVS 3.5 counts them.
+#[test]
+fn messages_of_controllers_are_counted_as_in_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let names = ["ofproto_recv_openflow", "rconn_queued", "rconn_sent", "vconn_received", "vconn_sent"];
+    let all = || names.map(|name| count(&lab, name));
+    let mut last = all();
+    for (command, expected) in [
+        (&["show", "br0"][..], [2, 2, 2, 4, 4]),
+        (&["dump-flows", "br0"], [3, 2, 2, 4, 3]),
+        (&["add-flow", "br0", "idle_timeout=1,actions=drop"], [4, 3, 3, 7, 6]),
+    ] {
+        lab.ofctl(command);
+        let more = || {
+            let now = all();
+            std::array::from_fn::<_, 5, _>(|n| now[n] - last[n])
+        };
+        wait_for(LIMIT, "the counts", || more() == expected)
+            .unwrap_or_else(|e| panic!("{command:?}: {:?}, not {expected:?}: {e}", more()));
+        last = all();
+    }
+    lab.ofctl(&["packet-out", "br0", "in_port=1 packet=ffffffffffff0000000000010800 actions=drop"]);
+    wait_for(LIMIT, "the packet-out", || count(&lab, "ofproto_packet_out") == 1).unwrap();
+    lab.appctl("time/warp 3000 500");
+    wait_for(LIMIT, "the rule's end", || count(&lab, "ofproto_dpif_expired") == 1).unwrap();
+    // Counters of a bridge outlive it.
+    let before = count(&lab, "rconn_sent");
+    vsctl(&lab.daemon, "del-br br0");
+    assert_eq!(count(&lab, "rconn_sent"), before);
+    assert_eq!(count(&lab, "vconn_open"), 0);
+    vsctl(
+        &lab.daemon,
+        "add-br br9 -- set bridge br9 datapath_type=dummy -- set-controller br9 tcp:127.0.0.1:1",
+    );
+    wait_for(LIMIT, "an attempt to connect", || count(&lab, "vconn_open") > 0).unwrap();
+    assert!(count(&lab, "ofproto_flush") > 0);
+}
+
+/// Transactions with the status of rows.
+#[test]
+fn transactions_are_counted_as_in_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::new();
+    let [success, sent] = ["txn_success", "txn_incomplete"].map(|name| count(&lab, name));
+    assert!(success > 0 && sent >= success);
+    vsctl(&lab.daemon, "add-port br0 p9 -- set Interface p9 type=dummy");
+    wait_for(LIMIT, "the status of the port", || count(&lab, "txn_success") > success).unwrap();
+    for name in ["txn_error", "txn_not_locked", "txn_try_again", "txn_aborted"] {
+        assert_eq!(count(&lab, name), 0, "{name}");
+    }
+}
