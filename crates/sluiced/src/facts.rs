@@ -25,7 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use vswitch::config::connection_dscp;
 use vswitch::plan::NOTICE_KEY;
-use vswitch::status::{ControllerFacts, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown};
+use vswitch::status::{
+    ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown,
+};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// OVS version reported to tools.
@@ -65,6 +67,8 @@ pub(crate) struct FactKeeper {
     active_members: BTreeMap<String, MacAddr>,
     /// Facts may have changed.
     dirty: bool,
+    /// All rows are to be compared.
+    everything: bool,
     /// Rows that changed in the database since the last comparison.
     changed_rows: BTreeSet<Uuid>,
     /// Facts of the last comparison, and the planner's version then.
@@ -107,6 +111,7 @@ impl FactKeeper {
             sessions: BTreeMap::new(),
             active_members: BTreeMap::new(),
             dirty: true,
+            everything: true,
             changed_rows: BTreeSet::new(),
             last: Facts::default(),
             planned: 0,
@@ -193,6 +198,11 @@ impl FactKeeper {
                 self.writeback.outcome(&outcome, now_ms);
             }
         }
+    }
+
+    /// The database is another one, or was not followed: all its rows are to be compared.
+    pub(crate) fn start_over(&mut self) {
+        (self.dirty, self.everything) = (true, true);
     }
 
     /// Facts of the planner changed.
@@ -352,20 +362,20 @@ impl FactKeeper {
         let egress = tunnels::egress(instances);
         (self.egress_checked_ms, self.egress_due_ms) = (now_ms, None);
         self.dirty |= egress != self.egress;
-        let anew = self.dirty;
-        if anew {
+        let mut rows = std::mem::take(&mut self.changed_rows);
+        if self.dirty {
             let mut facts = self.facts(planner);
             add_egress(&mut facts, planner, &egress);
             add_offloads(&mut facts, planner, instances.dummy_ports());
+            self.compare(&mut facts, planner, &mut rows);
             (self.last, self.planned, self.egress) = (facts, planner.version(), egress);
         }
-        let mut rows = std::mem::take(&mut self.changed_rows);
         if due {
             self.refresh(planner, instances, &mut rows);
         }
         self.last.switch.clone_from(&self.switch);
         self.last.switch.capabilities = self.capabilities(instances);
-        let txn = match anew {
+        let txn = match std::mem::take(&mut self.everything) {
             true => self.writeback.next(replica, &self.last, now_ms),
             false => self.writeback.next_of(replica, &self.last, &rows, now_ms),
         };
@@ -387,10 +397,24 @@ impl FactKeeper {
         }
     }
 
-    /// All facts anew, with the counters of the last ones.
-    fn facts(&mut self, planner: &Planner) -> Facts {
+    /// Adds the rows with other facts than the last ones to `rows`, and moves the counters of open ports to the new facts.
+    fn compare(&mut self, facts: &mut Facts, planner: &Planner, rows: &mut BTreeSet<Uuid>) {
+        let last = self.last.interfaces.iter_mut();
+        let mut counters: BTreeMap<Uuid, Counters> =
+            last.map(|(row, known)| (*row, std::mem::take(&mut known.statistics))).collect();
+        facts.differing(&self.last, rows);
+        for row in planner.open_ports().filter_map(|port| port.row) {
+            if let Some((known, counters)) = facts.interfaces.get_mut(&row).zip(counters.remove(&row)) {
+                known.statistics = counters;
+            }
+        }
+        // Ports that were closed have none.
+        rows.extend(counters.into_iter().filter(|(_, counters)| !counters.is_empty()).map(|(row, _)| row));
+    }
+
+    /// All facts anew, without counters.
+    fn facts(&self, planner: &Planner) -> Facts {
         let mut facts = planner.facts();
-        let mut last = std::mem::take(&mut self.last.interfaces);
         facts.managers = self.managers.clone();
         for (row, known) in &self.controllers {
             let entry = facts.controllers.entry(*row).or_default();
@@ -417,9 +441,6 @@ impl FactKeeper {
                 row.into_iter().for_each(|facts| facts.links.add(Table::Bridge, &session.status));
             }
             let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
-            if let Some(last) = port.row.and_then(|row| last.get_mut(&row)) {
-                known.statistics = std::mem::take(&mut last.statistics);
-            }
             let Some(link) = self.links.get(port.name) else {
                 if port.type_name == "patch" {
                     (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));

@@ -397,7 +397,7 @@ impl Switch {
         if first || !changes.is_empty() {
             self.facts.prepare(db);
             if first {
-                self.facts.changed();
+                self.facts.start_over();
             }
             let managers = &desired.as_ref().unwrap_or(self.planner.desired()).managers;
             self.openflow.set_managers(managers.iter().filter_map(in_band_address).collect(), now_ms);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use replica::{Change, ChangeKind, Replica, RowMark};
+pub use replica::{Change, ChangeKind, Replica};
 pub use txn::{ColumnValue, RowHandle, RowTarget, TxnBuilder, TxnOutcome};
 pub use view::RowView;
 

@@ -44,16 +44,6 @@ impl Change {
     }
 }
 
-/// The contents of a row at some time. Equal marks mean equal contents; different ones need not differ.
-#[derive(Clone, Debug)]
-pub struct RowMark(Columns);
-
-impl PartialEq for RowMark {
-    fn eq(&self, other: &RowMark) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 /// The rows replicated by a client. They outlive a connection.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -97,12 +87,6 @@ impl Replica {
         let ix = self.schema.table_ix(table)?;
         let columns = self.tables[ix.0].get(&uuid)?;
         Some(RowView::new(&self.schema.tables[ix.0], uuid, columns))
-    }
-
-    /// The present contents of a row.
-    pub fn mark(&self, table: &str, uuid: Uuid) -> Option<RowMark> {
-        let ix = self.schema.table_ix(table)?;
-        self.columns(ix, uuid).cloned().map(RowMark)
     }
 
     /// Number of rows of a table.

@@ -4,7 +4,7 @@
 //! comment states otherwise. Columns that nothing fills ([`crate::settings::Effect::Empty`]) have no field and are
 //! cleared in rows of `Bridge`, `Port` and `Interface`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use l2proto::protocol::{LinkValue, Status, Table};
 use ofproto::MacAddr;
@@ -34,6 +34,22 @@ pub struct Facts {
     pub managers: BTreeMap<Uuid, ManagerFacts>,
 }
 
+impl Facts {
+    /// Adds to `rows` those whose facts differ from `last` or are new, without regard to the switch and to mirrors.
+    /// The counters of interfaces are to be left out of both.
+    pub fn differing(&self, last: &Facts, rows: &mut BTreeSet<Uuid>) {
+        differing(&self.bridges, &last.bridges, rows);
+        differing(&self.ports, &last.ports, rows);
+        differing(&self.interfaces, &last.interfaces, rows);
+        differing(&self.controllers, &last.controllers, rows);
+        differing(&self.managers, &last.managers, rows);
+    }
+}
+
+fn differing<F: PartialEq>(new: &BTreeMap<Uuid, F>, last: &BTreeMap<Uuid, F>, rows: &mut BTreeSet<Uuid>) {
+    rows.extend(new.iter().filter(|(row, facts)| last.get(row) != Some(facts)).map(|(row, _)| *row));
+}
+
 /// Facts of the row of `Open_vSwitch`. `None` leaves a column unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchFacts {
@@ -58,7 +74,7 @@ pub struct SwitchFacts {
 }
 
 /// Facts of a row of `Bridge`.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BridgeFacts {
     /// 16 hexadecimal digits; `None` for a nonexistent bridge.
     pub datapath_id: Option<String>,
@@ -71,7 +87,7 @@ pub struct BridgeFacts {
 }
 
 /// Facts of a row of `Port`.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortFacts {
     /// Status.
     pub status: StringMap,
@@ -82,7 +98,7 @@ pub struct PortFacts {
 }
 
 /// Values of a row's columns that link protocols write, by name; those that are left out are empty.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkFacts(pub(super) BTreeMap<&'static str, LinkValue>);
 
 impl LinkFacts {
@@ -101,7 +117,7 @@ impl LinkFacts {
 }
 
 /// Up or down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpDown {
     /// `up`
     Up,
@@ -110,7 +126,7 @@ pub enum UpDown {
 }
 
 /// Duplex of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplex {
     /// `half`
     Half,
@@ -119,7 +135,7 @@ pub enum Duplex {
 }
 
 /// Facts of a row of `Interface`.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterfaceFacts {
     /// OpenFlow number, 65534 for a bridge's own; -1 if it could not be opened.
     pub ofport: i64,
@@ -157,7 +173,7 @@ impl InterfaceFacts {
 }
 
 /// Role of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerRole {
     /// Equal.
     Other,
@@ -168,7 +184,7 @@ pub enum ControllerRole {
 }
 
 /// Facts of a row of `Controller`. `status` has `state`, `sec_since_connect`, `sec_since_disconnect`, `last_error`.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControllerFacts {
     /// Whether it is connected.
     pub is_connected: bool,
@@ -179,7 +195,7 @@ pub struct ControllerFacts {
 }
 
 /// Facts of a row of `Manager`; `status` as of a controller, and `n_connections`, `bound_port`.
-#[derive(Clone, Debug, Default, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagerFacts {
     /// Whether it is connected.
     pub is_connected: bool,

@@ -5,7 +5,7 @@
 //! Without the lock nothing is written. `cur_cfg` follows [`Writeback::acknowledged`], never `next_cfg` directly,
 //! and is written in one transaction with the facts, so that a waiting client finds the numbers of its ports.
 //!
-//! A row that had the values of its facts is compared again only once the row or the facts change.
+//! [`Writeback::next`] compares all rows, [`Writeback::next_of`] those of which the row or the facts changed.
 
 mod columns;
 mod facts;
@@ -13,10 +13,9 @@ mod facts;
 mod tests;
 mod trunks;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::collections::{BTreeMap, BTreeSet};
 
-use ovsdb::client::{ColumnValue, Replica, RowMark, TxnBuilder, TxnOutcome};
+use ovsdb::client::{ColumnValue, Replica, TxnBuilder, TxnOutcome};
 use ovsdb::value::{Datum, Uuid};
 
 pub use facts::{
@@ -47,8 +46,6 @@ pub struct Writeback {
     not_before_ms: u64,
     acknowledged: Option<i64>,
     missing: BTreeSet<String>,
-    /// Rows with the values of their facts.
-    settled: Settled,
     /// Rows with differences when last compared: written, or not due.
     unsettled: BTreeSet<Uuid>,
     /// To write.
@@ -71,7 +68,6 @@ impl Writeback {
             not_before_ms: 0,
             acknowledged: None,
             missing: BTreeSet::new(),
-            settled: Settled::new(),
             unsettled: BTreeSet::new(),
             trunks: TrunkChanges::new(),
             trunks_in_flight: TrunkChanges::new(),
@@ -134,7 +130,8 @@ impl Writeback {
     }
 
     /// A transaction as [`Writeback::next`], of these rows and of the switch alone: those that changed in the database or in
-    /// the facts since the last call. Rows with differences that were not due are compared when statistics are.
+    /// the facts since the last call. Differences that were not due, or not written, are found when statistics are due, and
+    /// after a failure.
     pub fn next_of(
         &mut self,
         replica: &Replica,
@@ -158,8 +155,7 @@ impl Writeback {
         let with_statistics = now_ms >= self.stats_due_ms;
         let wider: BTreeSet<Uuid>;
         let only = match only {
-            // Differences that were not due may be now.
-            Some(rows) if with_statistics => {
+            Some(rows) if with_statistics || self.failures > 0 => {
                 wider = rows.union(&std::mem::take(&mut self.unsettled)).copied().collect();
                 Some(&wider)
             }
@@ -173,7 +169,6 @@ impl Writeback {
             replica,
             only,
             missing: &self.missing,
-            settled: &mut self.settled,
             unsettled: &mut self.unsettled,
             differs: false,
             with_statistics,
@@ -192,7 +187,6 @@ impl Writeback {
         changed |= writing.rows("Controller", &facts.controllers, columns::of_controller);
         changed |= writing.rows("Manager", &facts.managers, columns::of_manager);
         let txn = writing.txn;
-        self.forget_rows(facts);
         if !changed {
             if with_statistics {
                 self.stats_due_ms = now_ms.saturating_add(self.stats_interval_ms);
@@ -203,16 +197,6 @@ impl Writeback {
         self.trunks_in_flight = trunks;
         self.stats_in_flight = with_statistics;
         Some(txn)
-    }
-
-    /// Forgets rows without facts, once there are many.
-    fn forget_rows(&mut self, facts: &Facts) {
-        let Facts { interfaces, bridges, ports, mirrors, controllers, managers, .. } = facts;
-        let tables = [interfaces.len(), bridges.len(), ports.len(), mirrors.len()];
-        let rows = tables.into_iter().sum::<usize>() + controllers.len() + managers.len();
-        if self.settled.len() > 2 * rows {
-            self.settled.retain(|uuid, _| interfaces.contains_key(uuid) || ports.contains_key(uuid));
-        }
     }
 
     /// Reports the outcome of the transaction in flight.
@@ -260,16 +244,12 @@ impl Writeback {
     }
 }
 
-/// Rows with the values of their facts: their contents, and a hash of the facts.
-type Settled = HashMap<Uuid, (RowMark, u64)>;
-
 /// A transaction under construction.
 struct Writing<'a> {
     replica: &'a Replica,
     /// Rows to look at; `None`: all.
     only: Option<&'a BTreeSet<Uuid>>,
     missing: &'a BTreeSet<String>,
-    settled: &'a mut Settled,
     unsettled: &'a mut BTreeSet<Uuid>,
     /// A column of the last row differs, whether it is due or not.
     differs: bool,
@@ -286,31 +266,18 @@ impl Writing<'_> {
         }
     }
 
-    fn rows<F: Hash>(
-        &mut self,
-        table: &str,
-        facts: &BTreeMap<Uuid, F>,
-        columns: fn(&F) -> Vec<Column>,
-    ) -> bool {
+    fn rows<F>(&mut self, table: &str, facts: &BTreeMap<Uuid, F>, columns: fn(&F) -> Vec<Column>) -> bool {
         let empty = columns::empty(self.replica, table);
-        let hasher = BuildHasherDefault::<DefaultHasher>::new();
         let mut changed = false;
         let only = self.only;
         let all = facts.iter().filter(|_| only.is_none());
         let some = only.into_iter().flatten().filter_map(|uuid| facts.get_key_value(uuid));
         for (uuid, facts) in all.chain(some) {
-            let Some(mark) = self.replica.mark(table, *uuid) else { continue };
-            let state = (mark, hasher.hash_one(facts));
-            if self.settled.get(uuid) == Some(&state) {
-                continue;
-            }
             self.differs = false;
             changed |= self.row(table, *uuid, columns(facts).into_iter().chain(empty.iter().cloned()));
             if self.differs {
-                self.settled.remove(uuid);
                 self.unsettled.insert(*uuid);
             } else {
-                self.settled.insert(*uuid, state);
                 self.unsettled.remove(uuid);
             }
         }

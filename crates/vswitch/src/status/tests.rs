@@ -392,12 +392,11 @@ fn from_rows_to_commands_to_rows() {
 }
 
 #[test]
-fn a_settled_row_is_compared_again_once_it_or_its_facts_change() {
+fn rows_that_another_client_changed_get_the_values_of_their_facts() {
     let mut world = World::new();
     world.interface("p1").ofport = 1;
     assert_eq!(world.write(0), 1);
     assert_eq!(world.write(1), 0);
-    assert_eq!(world.writeback.settled.len(), 1, "the row has the values of its facts");
     // Another client writes into it.
     let row = world.bed.row("Interface", "p1");
     let mut txn = TxnBuilder::new();
@@ -409,16 +408,36 @@ fn a_settled_row_is_compared_again_once_it_or_its_facts_change() {
     world.interface("p1").ofport = 2;
     assert_eq!(world.write(4), 1);
     assert_eq!(world.shown("Interface", "p1", "ofport"), "2");
-    // Statistics that are not due keep a row from being settled.
+    // Statistics wait until they are due.
     world.interface("p1").statistics = [("rx_packets".to_string(), 5)].into();
-    assert_eq!((world.write(5), world.writeback.settled.len()), (0, 0));
+    assert_eq!(world.write(5), 0);
     assert_eq!(world.write(5000), 1);
     assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 5}");
-    // Rows without facts are forgotten.
-    world.write(5001);
+}
+
+#[test]
+fn rows_with_other_facts_are_named() {
+    let mut world = World::new();
+    for name in ["p1", "br0"] {
+        world.interface(name).ofport = 1;
+    }
+    let mut last = Facts::default();
+    let differing = |world: &World, last: &Facts| {
+        let mut rows = BTreeSet::new();
+        world.facts.differing(last, &mut rows);
+        rows
+    };
+    assert_eq!(differing(&world, &last).len(), 2, "new ones");
+    last.clone_from(&world.facts);
+    assert!(differing(&world, &last).is_empty());
+    let (p1, br0) = (world.bed.row("Interface", "p1"), world.bed.row("Bridge", "br0"));
+    world.interface("p1").mtu = Some(1500);
+    world.facts.bridges.entry(br0).or_default();
+    world.facts.controllers.entry(p1).or_default();
+    assert_eq!(differing(&world, &last), [p1, br0].into());
+    // A row that has no facts any more is left as it is.
     world.facts.interfaces.clear();
-    world.write(5002);
-    assert!(world.writeback.settled.is_empty());
+    assert_eq!(differing(&world, &last), [p1, br0].into());
 }
 
 /// Rows that changed in the database are compared alone, and `cur_cfg` with them.
@@ -467,7 +486,17 @@ fn rows_that_were_not_due_are_compared_when_statistics_are() {
     let outcome = world.bed.commit(txn);
     world.writeback.outcome(&outcome, from_ms);
     assert_eq!(world.shown("Interface", "p1", "statistics"), "{\"rx_packets\": 5}");
-    // It is looked at once more, and then no longer.
+    // A difference that was lost with its transaction is found without waiting for statistics.
+    world.interface("br0").ofport = 2;
+    let br0 = world.bed.row("Interface", "br0");
+    assert!(next_of(&mut world, &[br0], from_ms).is_some());
+    world.writeback.not_sent(from_ms);
+    let from_ms = world.writeback.writes_from_ms().unwrap();
+    let txn = next_of(&mut world, &[], from_ms).unwrap();
+    let outcome = world.bed.commit(txn);
+    world.writeback.outcome(&outcome, from_ms);
+    assert_eq!(world.shown("Interface", "br0", "ofport"), "2");
+    // A row that was written is looked at once more, and then no longer.
     assert!(next_of(&mut world, &[], 20_000).is_none());
     assert!(world.writeback.unsettled.is_empty());
     world.writeback.set_lock_held(false);
