@@ -159,14 +159,14 @@ fn the_original_tuple_decides_about_both_directions() {
     lab.rules(&rules);
     for to in [IpAddr::from(virtual4), virtual6.into()] {
         let real: IpAddr = if to.is_ipv4() { server.ipv4.into() } else { server.ipv6.into() };
-        let any: IpAddr =
-            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        // No wildcard: a process being started by another test may still hold the socket of the other family.
+        let own: IpAddr = if to.is_ipv4() { client.ipv4.into() } else { client.ipv6.into() };
         let listener = server.netns.enter(|| TcpListener::bind((real, 5001))).unwrap().unwrap();
         let stream =
             client.netns.enter(|| TcpStream::connect_timeout(&(to, 5001).into(), patience(LIMIT))).unwrap();
         let stream = stream.unwrap_or_else(|why| panic!("{to}: {why}: {}", lab.state()));
         talk(stream, listener.accept().unwrap().0);
-        let asks = client.netns.enter(|| UdpSocket::bind((any, 6001))).unwrap().unwrap();
+        let asks = client.netns.enter(|| UdpSocket::bind((own, 6001))).unwrap().unwrap();
         let answers = server.netns.enter(|| UdpSocket::bind((real, 5002))).unwrap().unwrap();
         for socket in [&asks, &answers] {
             socket.set_read_timeout(Some(patience(LIMIT))).unwrap();
