@@ -5,9 +5,9 @@ use openflow::session::MessageCounts;
 /// Counters of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnCounters {
-    /// Packets sent to it.
+    /// Packets sent to controllers.
     pub packet_ins: u64,
-    /// Packets for it dropped.
+    /// Packets for controllers dropped.
     pub packet_ins_dropped: u64,
     /// Dropped packets among these because too many were unsent.
     pub packet_ins_unsent: u64,

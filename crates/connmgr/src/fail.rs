@@ -247,9 +247,11 @@ impl Connmgr {
         self.fail.open
     }
 
-    /// Removes the meters of a deleted bridge from the datapath.
+    /// Ends the connections of a deleted bridge, and removes its meters from the datapath.
     pub fn shut_down(&mut self, ctx: &BridgeCtx<'_>) {
-        self.conns.clear();
+        for conn in std::mem::take(&mut self.conns).values() {
+            self.gone.add(&conn.all_counters().ended());
+        }
         self.shared.commit = None;
         self.shared.meters.clear(ctx);
     }

@@ -38,7 +38,15 @@ impl Provider for UserspaceDatapath {
     }
 
     fn own_device_index(&self, port: DpPort) -> Option<u32> {
-        lock(&self.pool.state).ports.get(port)?.device.renew_ifindex()
+        let s = lock(&self.pool.state);
+        let device = &s.ports.get(port)?.device;
+        let before = device.ifindex();
+        let now = device.renew_ifindex();
+        if now.is_some_and(|now| now != before) {
+            // The kernel ended its queues as it was moved.
+            self.disciplines.forget(before);
+        }
+        now
     }
 
     fn shown_settings(&self, port: DpPort) -> Vec<(&'static str, String)> {

@@ -7,7 +7,7 @@
 use super::UserspaceDatapath;
 use super::ports::OpenPort;
 use dpif::qos::{LinkFacts, Policing, Qos, QueueStats, ShownQos, all_types, policer_types};
-use dpif::{PortOptions, Shaping};
+use dpif::{DeviceOrigin, PortOptions, Shaping};
 use flow::DpPort;
 use std::sync::Arc;
 use sync::lock;
@@ -33,7 +33,12 @@ impl Server {
         match &open.spec.options {
             options if options.tunnel().is_some() => Server::Nobody,
             PortOptions::Afxdp(_) => Server::Bypassing,
-            _ if open.dummy.is_none() && !open.bare && open.device.ifindex() != 0 => {
+            // Without an index, the device of a tap is in another network namespace: the kernel refuses.
+            options
+                if open.dummy.is_none()
+                    && !open.bare
+                    && (open.device.ifindex() != 0 || options.device_origin() == DeviceOrigin::Created) =>
+            {
                 Server::Kernel(open.device.ifindex())
             }
             _ => Server::Inside,

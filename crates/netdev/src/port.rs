@@ -298,9 +298,12 @@ impl Port {
     /// namespace where its own is taken; 0: it is in another network namespace than the calling thread's. `None`: it is
     /// gone, or the port created none. [`Port::ifindex`] has the answer from now on.
     pub fn renew_ifindex(&self) -> Option<u32> {
-        let ifindex = self.index_in(&Namespace::current().ok()?)?;
-        self.ifindex.store(ifindex, Ordering::Relaxed);
-        Some(ifindex)
+        match Namespace::current() {
+            Ok(here) => self.ifindex.store(self.index_in(&here)?, Ordering::Relaxed),
+            // Without /proc it keeps the one that it has.
+            Err(_) => drop(self.exists().filter(|exists| *exists)?),
+        }
+        Some(self.ifindex())
     }
 
     /// As [`Port::renew_ifindex`], in this namespace; keeps nothing.

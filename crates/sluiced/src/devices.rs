@@ -179,7 +179,10 @@ impl Device {
     /// Its current state.
     pub fn link(&self) -> std::io::Result<LinkInfo> {
         match &self.body {
-            Body::Kernel(_) => link::link_info(&self.name),
+            Body::Kernel(ifindex) => match link::link_info(&self.name)? {
+                info if info.ifindex == *ifindex => Ok(info),
+                _ => Err(io::Error::other("another device has its name")),
+            },
             Body::Dummy(dummy) => Ok(LinkInfo {
                 ifindex: dummy.ifindex(),
                 name: self.name.clone(),

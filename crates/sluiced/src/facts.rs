@@ -200,9 +200,10 @@ impl FactKeeper {
         }
     }
 
-    /// The database is another one, or was not followed: all its rows are to be compared.
+    /// The rows are not followed, or were not: all are to be compared once they are.
     pub(crate) fn start_over(&mut self) {
         (self.dirty, self.everything) = (true, true);
+        self.changed_rows.clear();
     }
 
     /// Facts of the planner changed.

@@ -69,7 +69,7 @@ pub struct Counts {
     pub controllers_tried: u64,
     /// Attempts to connect, to controllers and others.
     pub streams_opened: u64,
-    /// Sockets that listen for connections, but that for control commands.
+    /// Attempts to listen for connections, without those of control commands and dummies.
     pub listeners_opened: u64,
 }
 

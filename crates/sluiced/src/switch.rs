@@ -451,6 +451,7 @@ impl Switch {
         }
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
+        self.facts.start_over();
     }
 
     /// Processes the results of device operations, and retries failures.

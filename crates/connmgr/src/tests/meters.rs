@@ -131,8 +131,11 @@ fn meters_that_cannot_be_are_refused() {
     let Message::MeterFeaturesReply(f) = c.one(&mut s, &Message::MeterFeaturesRequest) else { panic!() };
     assert_eq!((f.max_meters, f.band_types, f.max_bands), (262_144, 2, 8));
     c.silent(&mut s, &meter_mod(Add, 262_144, flags::KBPS, &[DROP]));
+    let before = s.manager.counters();
+    assert!(before.messages.received > 10);
     s.with(|m, ctx, _| m.shut_down(ctx));
     assert!(s.datapath.meters.lock().unwrap().is_empty());
+    assert_eq!(s.manager.counters(), before.ended(), "counters of its connections stay");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl OfBridge {
     pub(super) fn shut_down(mut self, reactor: &Reactor) -> ConnCounters {
         self.with_mgr(|mgr, ctx| mgr.shut_down(ctx));
         self.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
-        self.counters().ended()
+        self.counters()
     }
 
     /// Applies the settings of the bridge.

@@ -130,6 +130,12 @@ fn an_internal_port_comes_back_with_another_index() {
     net.switch.ip(&format!("link add other index {taken} type veth peer name other2")).unwrap();
     vsctl(&daemon, "set Interface int1 mtu_request=1300");
     assert!(mtu_is("other", 1500));
+    // A device that has its name meanwhile is not it.
+    net.switch.ip("link add int1 mtu 1234 type veth peer name int1p").unwrap();
+    vsctl(&daemon, &add(3));
+    assert_ne!(vsctl(&daemon, "get Interface int1 mtu"), "1234");
+    assert_ne!(vsctl(&daemon, "get Interface int1 ifindex"), index("int1"));
+    net.switch.ip("link del int1").unwrap();
     inner.ip(&format!("link set dev int1 netns {}", net.switch.name())).unwrap();
     assert_ne!(index("int1"), taken);
     address(&net.switch, "int1", "10.0.8.8/16");
