@@ -47,6 +47,11 @@ impl OpenPort {
         self.retired.as_deref().copied().unwrap_or_default()
     }
 
+    /// Whether its device is a link of the kernel.
+    pub(crate) fn is_link(&self) -> bool {
+        self.dummy.is_none() && !self.bare
+    }
+
     /// Whether the port created its device: a tap. The tap outlives the process until [`end_devices`] removes it.
     pub(crate) fn created_device(&self) -> bool {
         self.device.exists().is_some()

@@ -35,8 +35,7 @@ impl Server {
             PortOptions::Afxdp(_) => Server::Bypassing,
             // Without an index, the device of a tap is in another network namespace: the kernel refuses.
             options
-                if open.dummy.is_none()
-                    && !open.bare
+                if open.is_link()
                     && (open.device.ifindex() != 0 || options.device_origin() == DeviceOrigin::Created) =>
             {
                 Server::Kernel(open.device.ifindex())

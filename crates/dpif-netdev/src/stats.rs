@@ -18,7 +18,7 @@ impl DeviceCounters {
                 let unknown = u64::MAX;
                 (stats.rx_dropped, stats.rx_errors) = (unknown, unknown);
                 (stats.tx_dropped, stats.tx_errors) = (unknown, unknown);
-            } else if !open.bare {
+            } else if open.is_link() {
                 indexes.push(open.device.ifindex());
                 places.push((open, stats));
             }

@@ -2,9 +2,10 @@
 //! host passes its TCP and UDP segments large and with partial checksums.
 //!
 //! A device is persistent once its port is in the datapath ([`Port::persist`]): it outlives the process with its state,
-//! addresses and routes, and the next process takes it over. Else closing the last descriptor removes it. Writing to a tap that is down does not fail: those frames
-//! count as [`TxDrop::PortDown`].
+//! addresses and routes, and the next process takes it over. Else closing the last descriptor removes it. Writing to a tap that
+//! is down does not fail: those frames count as [`TxDrop::PortDown`].
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -80,21 +81,27 @@ pub(crate) fn adopt(name: &str, fds: Vec<OwnedFd>) -> io::Result<Port> {
     let ifindex = raw::ifindex(name)?;
     let options = TapOptions { n_rxq: fds.len(), ..TapOptions::default() };
     let fds = fds.into_iter().map(Arc::new).collect();
-    let tap = Tap { name: name.to_owned(), ifindex, fds, options, tx_queues: AtomicUsize::new(0) };
+    let tap = Tap { ifindex, fds, options, tx_queues: AtomicUsize::new(0) };
     Ok(Port::new(name, ifindex, tap.open_rx(), tap))
 }
 
 /// Whether a descriptor is attached to the tap of that name, and not to another one.
 fn attached_to(fd: &OwnedFd, name: &str) -> io::Result<bool> {
-    let (mut req, wanted) = (raw::ifreq(name)?, raw::ifreq(name)?);
+    Ok(present_name(fd)?.to_bytes() == name.as_bytes())
+}
+
+/// Name of the descriptor's device at present, in the device's own namespace; an error if the device is gone.
+fn present_name(fd: &OwnedFd) -> io::Result<CString> {
+    // SAFETY: ifreq is plain data for which all zeros are valid.
+    let mut req: libc::ifreq = unsafe { std::mem::zeroed() };
     // SAFETY: TUNGETIFF writes name and flags into the ifreq.
     unsafe { raw::ioctl_ifreq(fd, libc::TUNGETIFF as _, &mut req) }?;
-    Ok(req.ifr_name == wanted.ifr_name)
+    // SAFETY: the kernel has written a C string.
+    Ok(unsafe { CStr::from_ptr(req.ifr_name.as_ptr()) }.to_owned())
 }
 
 /// A created tap, as kept by its port.
 struct Tap {
-    name: String,
     ifindex: u32,
     /// One for each queue.
     fds: Vec<Arc<OwnedFd>>,
@@ -131,8 +138,8 @@ fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     if let Some(mtu) = options.mtu {
         link::set_mtu(ifindex, mtu).map_err(failed("cannot set its MTU"))?;
     }
-    let (name, options) = (name.to_owned(), options.clone());
-    Ok(Tap { name, ifindex, fds, options, tx_queues: AtomicUsize::new(0) })
+    let options = options.clone();
+    Ok(Tap { ifindex, fds, options, tx_queues: AtomicUsize::new(0) })
 }
 
 /// A descriptor of the device, which is made if it is missing; with several queues or one.
@@ -180,9 +187,7 @@ impl PortDevice for Tap {
 
     /// Possibly in another network namespace.
     fn exists(&self) -> Option<bool> {
-        let Ok(mut req) = raw::ifreq(&self.name) else { return Some(false) };
-        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
-        Some(unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.is_ok())
+        Some(present_name(&self.fds[0]).is_ok())
     }
 
     fn persist(&self, persistent: bool) -> io::Result<()> {
@@ -190,9 +195,7 @@ impl PortDevice for Tap {
     }
 
     fn index_in(&self, namespace: &Namespace) -> Option<u32> {
-        if !self.exists()? {
-            return None;
-        }
+        let name = present_name(&self.fds[0]).ok()?;
         // SAFETY: TUNGETDEVNETNS takes no argument; the descriptor that it returns is new.
         let own = unsafe {
             raw::check(libc::ioctl(self.fds[0].as_raw_fd(), libc::TUNGETDEVNETNS as _)).map(|fd| raw::own(fd))
@@ -200,11 +203,6 @@ impl PortDevice for Tap {
         if !own.and_then(Namespace::of).is_ok_and(|own| own == *namespace) {
             return Some(0);
         }
-        let mut req = raw::ifreq(&self.name).ok()?;
-        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
-        unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.ok()?;
-        // SAFETY: the kernel has written a C string.
-        let name = unsafe { std::ffi::CStr::from_ptr(req.ifr_name.as_ptr()) };
         raw::ifindex(name.to_str().ok()?).ok()
     }
 }

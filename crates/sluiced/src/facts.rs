@@ -418,9 +418,7 @@ impl FactKeeper {
         let mut facts = planner.facts();
         facts.managers = self.managers.clone();
         for (row, known) in &self.controllers {
-            let entry = facts.controllers.entry(*row).or_default();
-            let notice = std::mem::replace(entry, known.clone()).status;
-            entry.status.extend(notice);
+            renew_controller(facts.controllers.entry(*row).or_default(), known);
         }
         for port in planner.desired().bridges.values().flat_map(|bridge| bridge.ports.values()) {
             let known = port.row.and_then(|row| facts.ports.get_mut(&row));
@@ -516,11 +514,7 @@ impl FactKeeper {
         self.last.mirrors = counters::mirrors(planner, instances);
         rows.extend(self.last.mirrors.keys());
         for (row, known) in &self.controllers {
-            let last = self.last.controllers.entry(*row).or_default();
-            // The planner's notice stays.
-            let notice = last.status.remove(NOTICE_KEY).map(|text| (NOTICE_KEY.to_string(), text));
-            last.clone_from(known);
-            last.status.extend(notice);
+            renew_controller(self.last.controllers.entry(*row).or_default(), known);
         }
         rows.extend(self.controllers.keys());
         self.last.managers.clone_from(&self.managers);
@@ -551,6 +545,13 @@ const OFFLOADS: [&str; 10] = [
     "tx_udp_csum_offload",
     "tx_vxlan_tso_offload",
 ];
+
+/// Replaces a controller's facts; the planner's notice stays.
+fn renew_controller(entry: &mut ControllerFacts, known: &ControllerFacts) {
+    let notice = entry.status.remove(NOTICE_KEY).map(|text| (NOTICE_KEY.to_string(), text));
+    entry.clone_from(known);
+    entry.status.extend(notice);
+}
 
 /// Adds the offloads of dummies, which have none.
 fn add_offloads(facts: &mut Facts, planner: &Planner, dummies: &DummyPorts) {

@@ -50,11 +50,10 @@ impl Switch {
     fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
         // A device of the same name is a different one if its index differs.
         self.link_gone_named(&info.name, info.ifindex, reactor);
-        let is_other = |d: &Device| matches!(d.body, Body::Kernel(ifindex) if ifindex != info.ifindex);
-        if self.devices.get(&info.name).is_some_and(is_other) {
-            return;
-        }
-        if self.devices.contains_key(&info.name) {
+        if let Some(device) = self.devices.get(&info.name) {
+            if matches!(device.body, Body::Kernel(ifindex) if ifindex != info.ifindex) {
+                return;
+            }
             self.stale_links.insert(info.name.clone());
             if let Some(mac) = info.mac {
                 self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
