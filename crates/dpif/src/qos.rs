@@ -191,6 +191,11 @@ impl Class {
         (self.min_rate / RATE_TO_QUANTUM).clamp(link.mtu.max(1).into(), most)
     }
 
+    /// Whether no setting gives it a longer burst than one packet.
+    pub fn has_default_burst(&self, link: LinkFacts) -> bool {
+        self.burst <= u64::from(link.mtu) + BURST_SPARE_BYTES
+    }
+
     /// The settings of a queue for `qos/show`.
     pub fn settings(&self, discipline: &Discipline) -> Vec<(&'static str, String)> {
         let Class { min_rate, max_rate, burst, priority } = *self;

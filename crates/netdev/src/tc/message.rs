@@ -65,6 +65,10 @@ pub(super) fn add_options(request: &mut Request, options: &[u8]) {
     request.add(attribute::OPTIONS, options);
 }
 
+/// Time that a class of htb makes up for after a late timer of the kernel, by default: 200 us. At 5 Gb/s, a burst of one
+/// packet covers 2 us, and 8 to 17 % of the rate are lost.
+const TIMER_LAG_TICKS: u32 = 200_000 / 64;
+
 /// Ticks for some bytes at a rate in bytes a second.
 pub(super) fn ticks(bytes: u64, rate: u64) -> u32 {
     let all = u128::from(bytes) * u128::from(TICKS_PER_SECOND);
@@ -150,8 +154,9 @@ pub(super) fn add_class_options(
     }
     // `struct tc_htb_opt`: rates, time of the burst at each, quantum, level (of the kernel), priority.
     let burst = burst.max(link.mtu.into());
+    let least = if class.has_default_burst(link) { TIMER_LAG_TICKS } else { 0 };
     let mut parameters = [rate_spec(min_rate, link.mtu), rate_spec(max_rate, link.mtu)].concat();
-    let times = [ticks(burst, min_rate), ticks(burst, max_rate)];
+    let times = [min_rate, max_rate].map(|rate| ticks(burst, rate).max(least));
     parameters.extend(words(&[times[0], times[1], class.quantum(link) as u32, 0, priority]));
     put(&mut options, attribute::HTB_PARAMETERS, &parameters);
     add_options(request, &options);
