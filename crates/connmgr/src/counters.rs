@@ -15,6 +15,8 @@ pub struct ConnCounters {
     pub events_dropped: u64,
     /// Requests to send a packet, outside of bundles.
     pub packet_outs: u64,
+    /// Ports added, removed and changed.
+    pub ports_changed: u64,
     /// Messages.
     pub messages: MessageCounts,
 }
@@ -27,6 +29,7 @@ impl ConnCounters {
         self.packet_ins_unsent += other.packet_ins_unsent;
         self.events_dropped += other.events_dropped;
         self.packet_outs += other.packet_outs;
+        self.ports_changed += other.ports_changed;
         self.messages.add(&other.messages);
     }
 

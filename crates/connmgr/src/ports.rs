@@ -221,6 +221,7 @@ fn update_flooding(ports: &mut PortTable, changed: &Port) {
 impl Connmgr {
     /// Reports an added (`old` is `None`), removed (`new` is `None`) or changed port to the controllers.
     pub fn port_changed(&mut self, old: Option<&Port>, new: Option<&Port>, now_ms: u64) {
+        self.gone.ports_changed += 1;
         self.send_port_status(old, new, None, now_ms);
     }
 

@@ -39,7 +39,7 @@ fn offload_refused(plane: &ControlPlane) -> u64 {
 }
 
 /// Messages to and from controllers, and connections. Hellos are vconn's alone.
-fn connections(plane: &ControlPlane) -> [(&'static str, u64); 14] {
+fn connections(plane: &ControlPlane) -> [(&'static str, u64); 15] {
     let (conns, sockets) = (plane.switch.openflow().counters(), plane.reactor.counts);
     let messages = conns.messages;
     [
@@ -47,6 +47,7 @@ fn connections(plane: &ControlPlane) -> [(&'static str, u64); 14] {
         ("ofconn_event_dropped", conns.events_dropped),
         ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
         ("ofproto_packet_out", conns.packet_outs),
+        ("ofproto_update_port", conns.ports_changed),
         ("ofproto_recv_openflow", messages.received - messages.hellos_received),
         ("pstream_open", sockets.listeners_opened),
         ("rconn_discarded", messages.discarded),

@@ -152,6 +152,10 @@ fn messages_of_controllers_are_counted_as_in_ovs() {
     wait_for(LIMIT, "the packet-out", || count(&lab, "ofproto_packet_out") == 1).unwrap();
     lab.appctl("time/warp 3000 500");
     wait_for(LIMIT, "the rule's end", || count(&lab, "ofproto_dpif_expired") == 1).unwrap();
+    let ports = count(&lab, "ofproto_update_port");
+    vsctl(&lab.daemon, "add-port br0 p9 -- set Interface p9 type=dummy");
+    vsctl(&lab.daemon, "del-port p9");
+    assert!(count(&lab, "ofproto_update_port") >= ports + 2);
     // Counters of a bridge outlive it.
     let before = count(&lab, "rconn_sent");
     vsctl(&lab.daemon, "del-br br0");
