@@ -10,7 +10,7 @@
 
 use conntrack::carry::{Export, import};
 use conntrack::{Cursor, Key, Lookup, PacketInfo, Request, Tracker, Transport, tcp};
-use dpif::{CtImported, CtNat, NatAddresses, NatRange};
+use dpif::{CtCarry, CtImported, CtNat, NatAddresses, NatRange};
 use flow::{FlowKey, ct_state};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -243,7 +243,7 @@ fn carry(connections: u32) {
     let mut key = FlowKey::default();
     (0..connections).for_each(|n| track(&tracker, &packet(n, true), &commit(snat()), &mut key));
     assert_eq!(tracker.connections(), connections);
-    let mut export = Export::default();
+    let mut export = Export::new(CtCarry::Over);
     for (what, step, (made, replaced)) in
         [("all", 1, (connections, 0)), ("no", 0, (0u32, 0u32)), ("each tenth", 10, (0, 10))]
     {

@@ -1,4 +1,4 @@
-//! Connections on their way to another process: [`Export`] writes them, [`import`] reads them.
+//! Connections on their way to another process: [`Export`] writes them, [`import`] reads them at once, [`Restore`] later.
 //!
 //! Bytes are blocks of rows. A block lists its fields first, by number and width, so a reader skips fields that it does not
 //! know, and gives absent ones their start value. All numbers are little-endian. Times are milliseconds left.
@@ -11,14 +11,15 @@
 //!
 //! A pass visits all records in slices, and holds no lock but that of the record at hand. A later pass of the same
 //! [`Export`] has only connections that were made, changed or ended since: the version of a record, which each change
-//! counts anyway, tells. Settings stay: limits, timeout policies, the check of sequence numbers. So do counters and fragments.
+//! counts anyway, tells. A pass for a later process ([`dpif::CtCarry::Kept`]) leaves out connections of which only positions in
+//! their data changed, or the deadline by a little; its reader takes the positions from the next segments. Settings stay: limits, timeout policies, the check of sequence numbers. So do counters and fragments.
 
 mod export;
 mod import;
 mod rows;
 
 pub use export::Export;
-pub use import::import;
+pub use import::{Restore, import};
 
 /// Version of the format. A reader takes no other one: additions are fields and kinds.
 const VERSION: u16 = 1;

@@ -2,7 +2,7 @@
 
 use crate::carry::{Export, import};
 use crate::{Announcement, Cursor, Helper, Key, PacketInfo, Request, Tracker, Translation, cited_transport};
-use dpif::{CtNat, Masked, NatAddresses, NatRange};
+use dpif::{CtCarry, CtNat, Masked, NatAddresses, NatRange};
 use flow::extract::{Metadata, extract};
 use flow::{FlowKey, ct_state, shape};
 use packet::Packet;
@@ -141,7 +141,7 @@ pub fn carried(bytes: &[u8]) {
         all.sort();
         all
     };
-    let mut export = Export::default();
+    let mut export = Export::new(CtCarry::Over);
     while let Some(slice) = export.next(&tracker, 1000, NOW_MS) {
         let done = import(&next, &slice, NOW_MS);
         assert_eq!((done.refused, done.replaced, &done.why), (0, 0, &None));

@@ -29,6 +29,8 @@ use flag::{ACK, FIN, PSH, RST, SYN, URG};
 const SCALED: u8 = 0x80;
 /// The first segment seen was not a SYN: any scale is possible.
 const UNKNOWN: u8 = 0x40;
+/// Segments of this side passed unseen: its next one tells where it is.
+const UNPLACED: u8 = 0x20;
 const SCALE: u8 = 0x0f;
 /// Maximum scale (RFC 7323 §2.3).
 const SCALE_MAX: u8 = 14;
@@ -146,6 +148,15 @@ impl Tcp {
         Tcp { sides: [first, Side { low: 0, high: 1, window: 1, scale, state: TcpState::Closed }] }
     }
 
+    /// After packets that passed unseen: sides that have sent are where their next segments are, with any window.
+    pub(crate) fn unplaced(self) -> Tcp {
+        let mark = |side: Side| match side.state < TcpState::SynSent {
+            true => side,
+            false => Side { scale: side.scale | UNPLACED, window: u16::MAX, ..side },
+        };
+        Tcp { sides: self.sides.map(mark) }
+    }
+
     /// Takes a segment of a direction. `checked`: sequence numbers must fit.
     #[inline]
     pub(crate) fn update(&mut self, s: &Segment, is_reply: bool, checked: bool) -> Update {
@@ -154,8 +165,12 @@ impl Tcp {
         }
         let [first, second] = self.sides;
         let (mut src, mut dst) = if is_reply { (second, first) } else { (first, second) };
+        let is_placed = (first.scale | second.scale) & UNPLACED == 0;
         let result = step(s, &mut src, &mut dst, checked);
-        self.sides = if is_reply { [dst, src] } else { [src, dst] };
+        // A segment that does not fit tells no place.
+        if is_placed || result != Update::OutOfWindow {
+            self.sides = if is_reply { [dst, src] } else { [src, dst] };
+        }
         result
     }
 
@@ -239,6 +254,10 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
         }
         src.window = src.window.max(window);
     }
+    // A reset must fit what is known.
+    if (src.scale | dst.scale) & UNPLACED != 0 && s.flags & (SYN | RST) == 0 {
+        place(s, src, dst, (end, src_scale, dst_scale));
+    }
     let mut ack = s.ack;
     // Without an acknowledgement, and for stacks that reset with number 0.
     if s.flags & ACK == 0 || ack == 0 && s.flags & RST != 0 {
@@ -279,6 +298,25 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
     close(s, src, dst);
     // The deadline stays: a flood of doubtful segments keeps nothing alive.
     Update::Valid(None)
+}
+
+/// Takes the place of an [`UNPLACED`] side from a segment that ends at `end`: the sender's own, and the other's by the
+/// acknowledgement, until that sends too.
+#[cold]
+fn place(s: &Segment, src: &mut Side, dst: &mut Side, (end, src_scale, dst_scale): (u32, u8, u8)) {
+    if src.scale & UNPLACED != 0 {
+        src.scale &= !UNPLACED;
+        src.low = s.seq;
+        src.high = end.wrapping_add((u32::from(dst.window) << dst_scale).max(1));
+        // The other's place may be that of data sent once more, before others that arrived.
+        if s.flags & ACK != 0 && after(s.ack, dst.low) {
+            dst.low = s.ack;
+        }
+    }
+    if dst.scale & UNPLACED != 0 && s.flags & ACK != 0 {
+        dst.low = s.ack;
+        dst.high = s.ack.wrapping_add((u32::from(s.window) << src_scale).max(1));
+    }
 }
 
 /// The scales of both sides after the second SYN of a connection whose first one had a scale.

@@ -8,14 +8,14 @@ mod sweep;
 
 use super::UserspaceDatapath;
 use super::pool::State;
-use conntrack::carry::import;
+use conntrack::carry::{Restore, import};
 use conntrack::ipf::OutOfRange;
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtExport, CtImported, CtLimit, CtMatch, CtRefusal, CtStatistics, CtZone,
-    DpifError, ExpectationSink, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutId,
-    TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtCarry, CtExport, CtImported, CtLimit, CtMatch, CtRefusal, CtRestore,
+    CtStatistics, CtZone, DpifError, ExpectationSink, FragmentList, FragmentStatus, Fragments, IpFamily,
+    TimeoutId, TimeoutPolicies, TimeoutPolicy,
 };
 use std::io;
 use std::ops::ControlFlow;
@@ -173,12 +173,31 @@ impl CtExport for Export {
         let now_ms = sys::clock::monotonic_ms();
         self.export.next(self.shared.tracker_in_use()?, room, now_ms)
     }
+
+    fn begin_anew(&mut self) {
+        self.export.begin_anew();
+    }
+}
+
+/// Connections that another process kept.
+struct Restoring {
+    shared: Arc<DpShared>,
+    restore: Restore,
+}
+
+impl CtRestore for Restoring {
+    fn take(&mut self, slice: &[u8], age_ms: u64) -> CtImported {
+        match slice.is_empty() {
+            true => CtImported::default(),
+            false => self.restore.take(self.shared.tracker(), slice, sys::clock::monotonic_ms(), age_ms),
+        }
+    }
 }
 
 impl Connections for UserspaceDatapath {
-    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+    fn export(&self, carry: CtCarry) -> Result<Box<dyn CtExport>, DpifError> {
         let shared = self.pool.factory.shared.clone();
-        Ok(Box::new(Export { shared, export: conntrack::carry::Export::default() }))
+        Ok(Box::new(Export { shared, export: conntrack::carry::Export::new(carry) }))
     }
 
     fn import(&self, slice: &[u8]) -> Result<CtImported, DpifError> {
@@ -187,6 +206,10 @@ impl Connections for UserspaceDatapath {
             true => CtImported::default(),
             false => import(self.tracker(), slice, sys::clock::monotonic_ms()),
         })
+    }
+
+    fn restore(&self) -> Result<Box<dyn CtRestore>, DpifError> {
+        Ok(Box::new(Restoring { shared: self.pool.factory.shared.clone(), restore: Restore::default() }))
     }
 
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError> {

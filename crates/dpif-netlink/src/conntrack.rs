@@ -3,8 +3,8 @@
 
 use super::KernelDatapath;
 use dpif::{
-    ConnectionSink, Connections, CtExport, CtImported, CtLimit, CtMatch, CtZone, Datapath, DpifError,
-    TimeoutAttr, TimeoutId, TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtCarry, CtExport, CtImported, CtLimit, CtMatch, CtZone, Datapath,
+    DpifError, TimeoutAttr, TimeoutId, TimeoutPolicies, TimeoutPolicy,
 };
 use netlink::Conntrack;
 use netlink::Error;
@@ -38,7 +38,7 @@ impl Connections for KernelDatapath {
         done.map_err(failed)
     }
 
-    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+    fn export(&self, _: CtCarry) -> Result<Box<dyn CtExport>, DpifError> {
         Err(stay())
     }
 

@@ -12,7 +12,7 @@ mod timeouts;
 
 use crate::actions::Masked;
 use crate::ops::DpifError;
-pub use carried::{CtExport, CtImported};
+pub use carried::{CtCarry, CtExport, CtImported, CtRestore};
 pub use counts::{CtCounts, CtRefusal, CtStatistics, CtZoneCounts};
 pub use fragments::{FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -476,20 +476,29 @@ pub trait Connections {
         Err(lacks("sweep interval"))
     }
 
-    /// Begins the way of all connections to another process. Fragments that wait for others stay behind.
+    /// Begins the way of all connections to such a process. Fragments that wait for others stay behind.
     ///
     /// # Errors
     /// The connections need none: they outlive the process.
-    fn export(&self) -> Result<Box<dyn CtExport>, DpifError> {
+    fn export(&self, carry: CtCarry) -> Result<Box<dyn CtExport>, DpifError> {
+        let _unused = carry;
         Err(lacks("export of its connections"))
     }
-    /// Takes a slice of [`CtExport::next`], in the order of the slices, on any thread. Packets may go on meanwhile. A slice
-    /// with faults is taken as far as it is right.
+    /// Takes a slice of [`CtCarry::Over`], in the order of the slices, on any thread. Packets may go on meanwhile. A slice with
+    /// faults is taken as far as it is right.
     ///
     /// # Errors
     /// As [`Connections::export`].
     fn import(&self, slice: &[u8]) -> Result<CtImported, DpifError> {
         let _unused = slice;
+        Err(lacks("import of connections"))
+    }
+
+    /// Begins the import of connections that another process kept.
+    ///
+    /// # Errors
+    /// As [`Connections::export`].
+    fn restore(&self) -> Result<Box<dyn CtRestore>, DpifError> {
         Err(lacks("import of connections"))
     }
 

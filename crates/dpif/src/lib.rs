@@ -35,11 +35,11 @@ pub use actions::{
     Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, TimeoutName,
 };
 pub use conntrack::{
-    Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtCounts, CtExport, CtImported,
-    CtLimit, CtMatch, CtProtocol, CtRefusal, CtStatistics, CtTransport, CtTuple, CtTupleMatch, CtZone,
-    CtZoneCounts, Expectation, ExpectationSink, FragmentCounts, FragmentList, FragmentState, FragmentStatus,
-    Fragments, IpFamily, TcpSide, TcpState, TimeoutAttr, TimeoutId, TimeoutNames, TimeoutPolicies,
-    TimeoutPolicy,
+    Connection, ConnectionSink, Connections, CtAddresses, CtCarry, CtCounters, CtCounts, CtExport,
+    CtImported, CtLimit, CtMatch, CtProtocol, CtRefusal, CtRestore, CtStatistics, CtTransport, CtTuple,
+    CtTupleMatch, CtZone, CtZoneCounts, Expectation, ExpectationSink, FragmentCounts, FragmentList,
+    FragmentState, FragmentStatus, Fragments, IpFamily, TcpSide, TcpState, TimeoutAttr, TimeoutId,
+    TimeoutNames, TimeoutPolicies, TimeoutPolicy,
 };
 pub use drops::{DropCause, DropReason, DropSampling, DroppedPacket, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};

@@ -1,4 +1,5 @@
-//! OpenFlow state kept for the next process: rules, groups, meters, mappings of tunnel metadata, learned addresses.
+//! State kept for the next process: rules, groups, meters, mappings of tunnel metadata, learned addresses; tracked connections
+//! ([`connections`]).
 //!
 //! A file in the run directory (`NAME.state`) has the state of all bridges as text: first all of it, then each change in
 //! order. A thread follows the [records](ofproto::record) of the datapaths and appends to the file, so it also serves after a
@@ -9,6 +10,7 @@
 //! ([`State::take`]). Nothing in the file is trusted: each part passes the checks of a controller's message. A process
 //! that ends within [`PROOF`] after it restored state leaves a mark, and the next one starts without state.
 
+mod connections;
 mod following;
 mod keeper;
 mod lines;
@@ -19,17 +21,21 @@ mod tests;
 pub(crate) use following::{BridgeChanges, Counted};
 pub(crate) use reader::SavedMac;
 
+use crate::config::Exit;
+use connections::{Former, Tracked, Writing};
 use connmgr::SavedState;
+use dpif::{Connections, Provider};
 use following::FollowedFile;
 use keeper::Keeper;
 use ofproto::backer::Backer;
 use ofproto::ids::BridgeId;
 use reader::SavedBridge;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use sys::confine::Kind;
@@ -47,6 +53,8 @@ struct Files {
     state: PathBuf,
     /// The next state file, until it is whole.
     next: PathBuf,
+    connections: PathBuf,
+    next_connections: PathBuf,
     /// Exists while restored state is not proved.
     mark: PathBuf,
 }
@@ -54,7 +62,13 @@ struct Files {
 impl Files {
     fn of(run_dir: &Path, name: &str) -> Files {
         let file = |suffix: &str| run_dir.join(format!("{name}.{suffix}"));
-        Files { state: file("state"), next: file("state.new"), mark: file("state.mark") }
+        Files {
+            state: file("state"),
+            next: file("state.new"),
+            connections: file("connections"),
+            next_connections: file("connections.new"),
+            mark: file("state.mark"),
+        }
     }
 }
 
@@ -66,11 +80,16 @@ pub(crate) struct State {
     /// Bridges of the last process that none of this one has taken yet.
     saved: BTreeMap<String, SavedBridge>,
     has_restored: bool,
+    /// Connections of the last process, and the datapaths that have theirs.
+    former: Option<(Former, BTreeSet<String>)>,
+    /// Threads that restore them.
+    readers: Arc<AtomicUsize>,
     /// Learned addresses of bridges whose ports are missing.
     pub(crate) macs: BTreeMap<BridgeId, Vec<SavedMac>>,
     keeper: Option<Keeper>,
     /// Datapaths that the thread follows.
     followed: Vec<Arc<Backer>>,
+    connections: Option<Writing>,
     /// The file of the last process was removed.
     is_discarded: bool,
     /// The state of the process that this one succeeds, while that runs.
@@ -98,7 +117,13 @@ impl State {
                 BTreeMap::new()
             }
         };
-        State::new(files, boot, saved)
+        let readers = Arc::default();
+        let former = Former::open(&files.connections, &boot, &readers).unwrap_or_else(|e| {
+            log::warn!(target: "state", "{}: {e}: starting without the connections of the last process", files.connections.display());
+            None
+        });
+        let former = former.map(|former| (former, BTreeSet::new()));
+        State { former, readers, ..State::new(files, boot, saved) }
     }
 
     fn new(files: Files, boot: String, saved: BTreeMap<String, SavedBridge>) -> State {
@@ -107,9 +132,12 @@ impl State {
             boot,
             saved,
             has_restored: false,
+            former: None,
+            readers: Arc::default(),
             macs: BTreeMap::new(),
             keeper: None,
             followed: Vec::new(),
+            connections: None,
             is_discarded: false,
             followed_file: None,
         }
@@ -174,8 +202,12 @@ impl State {
     ///
     /// # Errors
     /// No file is written.
-    pub(crate) fn sync(&mut self, backers: Vec<Arc<Backer>>) -> Result<Receiver<io::Result<u64>>, String> {
-        self.keep(backers);
+    pub(crate) fn sync(
+        &mut self,
+        backers: Vec<Arc<Backer>>,
+        datapaths: &Tracked,
+    ) -> Result<Receiver<io::Result<u64>>, String> {
+        self.keep(backers, datapaths);
         self.keeper.as_ref().map(Keeper::sync).ok_or_else(|| "the state cannot be written".to_string())
     }
 
@@ -196,24 +228,39 @@ impl State {
 
     fn take_saved(&mut self, bridge: &str) -> Option<SavedBridge> {
         let saved = self.saved.remove(bridge)?;
-        if !std::mem::replace(&mut self.has_restored, true)
-            && let Err(e) = fs::write(&self.files.mark, "")
-        {
-            log::warn!(target: "state", "{}: {e}", self.files.mark.display());
-        }
+        note_restored(&mut self.has_restored, &self.files);
         Some(saved)
     }
 
+    /// Gives a datapath the connections that it had in the last process, once.
+    pub(crate) fn restore_connections(&mut self, datapath: &Arc<dyn Provider>) {
+        let Some((former, given)) = &mut self.former else { return };
+        let name = datapath.name();
+        let Some(Ok(into)) = datapath.connections().map(Connections::restore) else { return };
+        if given.insert(name.to_string()) {
+            // A file that ends this process does not end the next one.
+            note_restored(&mut self.has_restored, &self.files);
+            former.restore(name, into);
+        }
+    }
+
     /// Writes down the state of these datapaths from now on, all of it first. Call it once the bridges of the last process are
-    /// there: its file is replaced.
-    pub(crate) fn keep(&mut self, backers: Vec<Arc<Backer>>) {
+    /// there: its files are replaced.
+    pub(crate) fn keep(&mut self, backers: Vec<Arc<Backer>>, datapaths: &Tracked) {
         let is_same = |(a, b): (&Arc<Backer>, &Arc<Backer>)| Arc::ptr_eq(a, b);
         let stays = backers.len() == self.followed.len() && backers.iter().zip(&self.followed).all(is_same);
         if self.keeper.is_some() && stays {
             return;
         }
-        (self.saved, self.macs) = (BTreeMap::new(), BTreeMap::new());
+        (self.saved, self.macs, self.former) = (BTreeMap::new(), BTreeMap::new(), None);
         self.is_discarded = false;
+        // One thread writes the file at a time.
+        self.connections = None;
+        self.connections =
+            Writing::start(&self.files, &self.boot, datapaths, &self.readers).unwrap_or_else(|e| {
+                log::error!(target: "state", "cannot write down connections for the next process: {e}");
+                None
+            });
         match &self.keeper {
             Some(keeper) => keeper.follow(&backers),
             None => match Keeper::start(self.files.clone(), &self.boot, self.has_restored, &backers) {
@@ -224,21 +271,30 @@ impl State {
         self.followed = backers;
     }
 
+    /// Another process switches, and keeps connections.
+    pub(crate) fn stand_by(&mut self) {
+        (self.connections, self.former) = (None, None);
+        // The next datapaths are others: their connections are kept then.
+        self.followed = Vec::new();
+    }
+
     /// Keeps no state, and removes the file of the last process.
     pub(crate) fn discard(&mut self) {
-        (self.keeper, self.followed) = (None, Vec::new());
+        (self.keeper, self.followed, self.connections, self.former) = (None, Vec::new(), None, None);
         if !std::mem::replace(&mut self.is_discarded, true) {
             self.saved.clear();
             remove(&self.files);
         }
     }
 
-    /// Writes down all state with its counters; with `cleanup`, removes it: the ports go too.
-    pub(crate) fn finish(mut self, cleanup: bool) {
-        if cleanup {
+    /// Writes down all state with its counters; with `cleanup`, removes it: the ports go too. A successor has the connections.
+    pub(crate) fn finish(mut self, exit: Exit) {
+        if exit.cleanup {
             self.discard();
-        } else if let Some(keeper) = self.keeper.take() {
-            keeper.finish();
+        }
+        self.keeper.take().into_iter().for_each(Keeper::finish);
+        if !exit.handed_over {
+            self.connections.take().into_iter().for_each(Writing::finish);
         }
     }
 }
@@ -268,16 +324,31 @@ fn read(files: &Files, boot: &str) -> io::Result<BTreeMap<String, SavedBridge>> 
     }
 }
 
-/// Reads bytes as a file of state, and all text in it.
+/// Reads bytes as a file of state, and all text in it; or as one of connections.
 pub(crate) fn parse_file(bytes: &[u8]) {
+    connections::parse(bytes);
     for bridge in reader::read(bytes, "boot").unwrap_or_default().into_values() {
         let (state, _) = bridge.parse();
         assert!(state.rules.iter().all(|rule| !rule.added.command.deletes()));
     }
 }
 
+/// Marks that this process uses state of the last one.
+fn note_restored(has_restored: &mut bool, files: &Files) {
+    if !std::mem::replace(has_restored, true)
+        && let Err(e) = fs::write(&files.mark, "")
+    {
+        log::warn!(target: "state", "{}: {e}", files.mark.display());
+    }
+}
+
 fn remove(files: &Files) {
-    for file in [&files.state, &files.next, &files.mark] {
+    remove_files(&[&files.state, &files.next, &files.mark]);
+    connections::remove(files);
+}
+
+fn remove_files(files: &[&PathBuf]) {
+    for file in files {
         match fs::remove_file(file) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 log::warn!(target: "state", "{}: cannot remove the file: {e}", file.display());

@@ -445,6 +445,7 @@ impl Switch {
                 "another process holds the database's lock and switches; this one has no bridges and stays idle until it lets go"
             );
             self.waited_for_lock = true;
+            self.state.stand_by();
             let nothing = Desired { bridges: Default::default(), ..self.planner.desired().clone() };
             let commands = self.planner.plan(nothing);
             self.carry_out(commands, reactor);
@@ -668,7 +669,7 @@ impl Switch {
         let Switch { instances, devices, openflow, streams, exporters, link_protocols, bonds, state, .. } =
             self;
         // Packets are still forwarded, here or by a successor.
-        state.finish(exit.cleanup);
+        state.finish(exit);
         drop((exporters, link_protocols, bonds, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {

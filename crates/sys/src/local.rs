@@ -99,6 +99,15 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Bytes of the file system of a folder, used or not.
+///
+/// # Errors
+/// There is no such folder, or the kernel does not tell.
+pub fn volume_bytes(folder: &Path) -> io::Result<u64> {
+    let about = rustix::fs::statvfs(folder)?;
+    Ok(about.f_blocks.saturating_mul(about.f_frsize))
+}
+
 /// Removes the sockets of former processes from a directory: files `PREFIX.PID.SUFFIX` of an ending process,
 /// or of an ended one without a listener. Inaccessible ones stay.
 pub fn remove_stale(directory: &Path, kinds: &[(&str, &str)]) {

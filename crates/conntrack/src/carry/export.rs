@@ -7,6 +7,7 @@ use crate::key::{Key, V4_WORDS, V6_WORDS, Words};
 use crate::record::{Body, Direction, Record};
 use crate::state::State;
 use crate::tracker::{Family, Tracker, words_of};
+use dpif::CtCarry;
 use std::net::IpAddr;
 use sync::Backoff;
 
@@ -51,11 +52,42 @@ macro_rules! expected {
 }
 const EXPECTED: [&[(u8, u8)]; 2] = [expected!(V4), expected!(V6)];
 
-/// A connection that a pass has told: the version of its record, and its original key. Version 0: none.
+/// A connection that a pass has told: the version of its record, its original key, its state. Version 0: none.
 #[derive(Clone, Copy)]
 struct Told<const W: usize> {
     version: u64,
     orig: [u64; W],
+    gist: Gist,
+}
+
+/// State, translation and deadline of a connection, without positions in its data.
+#[derive(Clone, Copy, Default)]
+struct Gist {
+    hash: u32,
+    /// In units of 64 ms.
+    deadline: u32,
+}
+
+/// States and scales of both sides of TCP, without windows, in the last packed word.
+const SIDES: u64 = 0xffff << 32 | 0xffff;
+
+impl Gist {
+    fn of(body: &Body, reply: &[u64], parent: Option<&[u64]>) -> Gist {
+        let Body { expires_ms, state, port, tcp: [.., tcp], labels: [high, low], skew } = *body;
+        let words = [state, port, tcp & SIDES, high, low, skew];
+        let keys = reply.iter().chain(parent.unwrap_or_default()).copied();
+        let hash = words
+            .into_iter()
+            .chain(keys)
+            .fold(0, |hash: u64, word| (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Gist { hash: (hash >> 32) as u32, deadline: u32::try_from(expires_ms >> 6).unwrap_or(u32::MAX) }
+    }
+
+    /// Whether it serves in place of a later one: the state is equal, and the time left is longer by a half at most.
+    fn serves_for(self, later: Gist, now_ms: u64) -> bool {
+        let left = u64::from(self.deadline).saturating_sub(now_ms >> 6);
+        self.hash == later.hash && u64::from(self.deadline.abs_diff(later.deadline)) * 2 <= left
+    }
 }
 
 /// A version that no live record has: the next pass tells the connection again.
@@ -69,16 +101,23 @@ enum At {
 
 const START: At = At::Records { v6: false, number: 0 };
 
-/// A walk over all connections, and what it has told so far: 24 bytes for each record of IPv4, 48 of IPv6.
+/// A walk over all connections, and what it has told so far: 32 bytes for each record of IPv4, 56 of IPv6.
 pub struct Export {
     v4: Vec<Told<V4_WORDS>>,
     v6: Vec<Told<V6_WORDS>>,
     at: At,
+    carry: CtCarry,
 }
 
-impl Default for Export {
-    fn default() -> Export {
-        Export { v4: Vec::new(), v6: Vec::new(), at: START }
+impl Export {
+    /// A walk for such a reader.
+    pub fn new(carry: CtCarry) -> Export {
+        Export { v4: Vec::new(), v6: Vec::new(), at: START, carry }
+    }
+
+    /// Has the next pass tell all connections again.
+    pub fn begin_anew(&mut self) {
+        *self = Export::new(self.carry);
     }
 }
 
@@ -143,7 +182,7 @@ impl Export {
     ///
     /// Packets go on meanwhile. Only a pass without packets is exact.
     pub fn next(&mut self, tracker: &Tracker, room: usize, now_ms: u64) -> Option<Vec<u8>> {
-        let walk = Walk { tracker, room, now_ms };
+        let walk = Walk { tracker, room, now_ms, carry: self.carry };
         let out = match &mut self.at {
             At::Records { v6: false, number } => {
                 let out = walk.slice_of(&mut self.v4, number);
@@ -174,6 +213,7 @@ struct Walk<'a> {
     tracker: &'a Tracker,
     room: usize,
     now_ms: u64,
+    carry: CtCarry,
 }
 
 impl Walk<'_> {
@@ -186,7 +226,7 @@ impl Walk<'_> {
         let slab = Family::<W>::slab(self.tracker);
         let end = slab.used().min(number.saturating_add(RECORDS_AT_ONCE));
         if told.len() < end as usize {
-            told.resize(end as usize, Told { version: 0, orig: [0; W] });
+            told.resize(end as usize, Told { version: 0, orig: [0; W], gist: Gist::default() });
         }
         let mut slice = Slice::new(<[u64; W]>::IS_V6);
         while *number < end && slice.len() < self.room {
@@ -215,13 +255,19 @@ impl Walk<'_> {
             told.version = 0;
             return;
         };
-        *told = Told { version, orig };
-        let left_ms = [body.expires_ms - now_ms];
-        let (state, port, skew) = ([body.state], [body.port], [body.skew]);
         let parent = match State::unpack(body.state).related {
             true => self.tracker.parents.find(number, orig.key()).and_then(<[u64; W]>::of),
             false => None,
         };
+        let gist = Gist::of(&body, &reply, parent.as_ref().map(|parent| parent.as_slice()));
+        let is_told = told.version != 0 && told.orig == orig;
+        if is_told && self.carry == CtCarry::Kept && told.gist.serves_for(gist, now_ms) {
+            told.version = version;
+            return;
+        }
+        *told = Told { version, orig, gist };
+        let left_ms = [body.expires_ms - now_ms];
+        let (state, port, skew) = ([body.state], [body.port], [body.skew]);
         let row: [&[u64]; 9] = [
             &orig,
             &reply,

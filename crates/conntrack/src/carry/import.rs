@@ -51,27 +51,64 @@ fn first_timeout(proto: u8) -> TimeoutAttr {
 
 /// Takes slices of [`Export::next`](super::Export::next), in their order. A connection that exists has the later state
 /// then. Packets may go on meanwhile.
-pub fn import(tracker: &Tracker, mut bytes: &[u8], now_ms: u64) -> CtImported {
-    let mut import = Import { tracker, now_ms, done: CtImported::default() };
-    loop {
-        match Table::take(&mut bytes) {
-            Ok(Some(table)) => import.table(&table),
-            Ok(None) => return import.done,
-            Err(why) => {
-                import.done.refuse(why);
-                return import.done;
-            }
+pub fn import(tracker: &Tracker, bytes: &[u8], now_ms: u64) -> CtImported {
+    Import { tracker, now_ms, told_ms: now_ms, restored: None, done: CtImported::default() }.all(bytes)
+}
+
+/// Takes slices that were written before packets passed unseen: times left count from the writing, and sides of TCP are where their
+/// next segments are. A later row replaces an earlier one, but no connection that a packet has made since. Timeout policies are
+/// those of the other process: such connections have the default until their next commit.
+#[derive(Default)]
+pub struct Restore {
+    /// Bits of the records that it has made: of IPv4, of IPv6.
+    made: [Vec<u64>; 2],
+}
+
+impl Restore {
+    /// Takes the next slice, written `age_ms` ago.
+    pub fn take(&mut self, tracker: &Tracker, bytes: &[u8], now_ms: u64, age_ms: u64) -> CtImported {
+        let told_ms = now_ms.saturating_sub(age_ms);
+        Import { tracker, now_ms, told_ms, restored: Some(self), done: CtImported::default() }.all(bytes)
+    }
+
+    fn note(&mut self, v6: bool, number: u32) {
+        let (made, word) = (&mut self.made[usize::from(v6)], number as usize / 64);
+        if made.len() <= word {
+            made.resize(word + 1, 0);
         }
+        made[word] |= 1 << (number % 64);
+    }
+
+    fn has(&self, v6: bool, number: u32) -> bool {
+        let word = self.made[usize::from(v6)].get(number as usize / 64);
+        word.is_some_and(|word| word >> (number % 64) & 1 != 0)
     }
 }
 
 struct Import<'a> {
     tracker: &'a Tracker,
     now_ms: u64,
+    /// Times left count from here.
+    told_ms: u64,
+    /// For kept slices.
+    restored: Option<&'a mut Restore>,
     done: CtImported,
 }
 
 impl Import<'_> {
+    fn all(mut self, mut bytes: &[u8]) -> CtImported {
+        loop {
+            match Table::take(&mut bytes) {
+                Ok(Some(table)) => self.table(&table),
+                Ok(None) => return self.done,
+                Err(why) => {
+                    self.done.refuse(why);
+                    return self.done;
+                }
+            }
+        }
+    }
+
     fn table(&mut self, table: &Table<'_>) {
         let family = |kinds: [u8; 2]| kinds.iter().position(|kind| *kind == table.kind);
         let mut ahead = table.rows().skip(AHEAD);
@@ -122,7 +159,37 @@ impl Import<'_> {
     {
         let Some(orig) = row.field::<W>(field::ORIG) else { return false };
         let place = self.tracker.find_where(&orig, self.now_ms, |place| !place.direction.is_reply());
-        place.is_some_and(|place| self.tracker.end_if_of(place, &orig))
+        place.is_some_and(|place| self.may_end::<W>(place.number) && self.tracker.end_if_of(place, &orig))
+    }
+
+    /// Whether a row may end that connection: of kept ones, only those that came from rows too.
+    fn may_end<const W: usize>(&self, number: u32) -> bool
+    where
+        [u64; W]: Words,
+    {
+        self.restored.as_ref().is_none_or(|restored| restored.has(<[u64; W]>::IS_V6, number))
+    }
+
+    /// Whether a connection that a packet has made has the reply key of a kept one; ends an earlier kept one.
+    fn is_taken<const W: usize>(&self, new: &Carried<W>) -> bool
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        for _ in 0..ATTEMPTS {
+            let Some(place) = self.tracker.find_where(&new.reply, self.now_ms, |_| true) else {
+                return false;
+            };
+            let record = Family::<W>::slab(self.tracker).record(place.number);
+            if record.key(Direction::Orig) == new.orig {
+                return false;
+            }
+            if !self.may_end::<W>(place.number) {
+                return true;
+            }
+            self.tracker.end_if_of(place, &new.reply);
+        }
+        true
     }
 
     /// Checks a connection.
@@ -141,7 +208,8 @@ impl Import<'_> {
         let parent = row.field::<W>(field::PARENT).and_then(key_of);
         let labels = row.field::<2>(field::LABELS).unwrap_or_default();
         let word = State::unpack(row.word(field::STATE));
-        let state = State { related: parent.is_some(), labelled: labels != [0; 2], ..word };
+        let policy = if self.restored.is_some() { 0 } else { word.policy };
+        let state = State { related: parent.is_some(), labelled: labels != [0; 2], policy, ..word };
         if usize::from(state.policy) >= POLICIES_MAX {
             return Err("a connection with a timeout policy out of range");
         }
@@ -153,11 +221,12 @@ impl Import<'_> {
         if left_ms == 0 {
             return Err("a connection whose time is over");
         }
+        let tcp = Tcp::unpack(row.field::<3>(field::TCP).unwrap_or_default());
         let body = Body {
-            expires_ms: self.now_ms + left_ms.min(LEFT_MS_MAX),
+            expires_ms: self.told_ms + left_ms.min(LEFT_MS_MAX),
             state: state.pack(),
             port: row.word(field::PORT) & u64::from(u32::MAX),
-            tcp: Tcp::unpack(row.field::<3>(field::TCP).unwrap_or_default()).pack(),
+            tcp: if self.restored.is_some() { tcp.unplaced() } else { tcp }.pack(),
             labels,
             skew: Skew::unpack(row.word(field::SKEW)).pack(),
         };
@@ -170,6 +239,13 @@ impl Import<'_> {
         Tracker: Family<W>,
     {
         let new = self.carried::<W>(row)?;
+        if new.body.expires_ms <= self.now_ms {
+            self.done.ended += u64::from(self.end::<W>(row));
+            return Ok(());
+        }
+        if self.restored.is_some() && self.is_taken(&new) {
+            return Err("a connection whose translation another one has by now");
+        }
         for _ in 0..ATTEMPTS {
             let known = self.tracker.find_where(&new.orig, self.now_ms, |place| !place.direction.is_reply());
             match known {
@@ -179,11 +255,14 @@ impl Import<'_> {
                 }
                 // It has another reply key, or has ended just now.
                 Some(place) => _ = self.tracker.end_if_of(place, &new.orig),
-                None if self.make(&new)? => {
+                None => {
+                    let Some(number) = self.make(&new)? else { continue };
+                    if let Some(restored) = &mut self.restored {
+                        restored.note(<[u64; W]>::IS_V6, number);
+                    }
                     self.done.made += 1;
                     return Ok(());
                 }
-                None => {}
             }
         }
         Err("a connection whose key others take again and again")
@@ -216,9 +295,9 @@ impl Import<'_> {
         true
     }
 
-    /// Makes a connection; `false`: there is one of its key by now. Another one may have its keys in the other direction: one
+    /// Makes a connection; returns the number of its record. `None`: there is one of its key by now. Another one may have its keys in the other direction: one
     /// that was made later, or that has ended since.
-    fn make<const W: usize>(&self, new: &Carried<W>) -> Result<bool, &'static str>
+    fn make<const W: usize>(&self, new: &Carried<W>) -> Result<Option<u32>, &'static str>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -242,7 +321,7 @@ impl Import<'_> {
         let inserted = self.tracker.insert_unless(number, [new.orig, new.reply], self.now_ms, excludes);
         if inserted.is_ok() {
             self.tracker.limits.count_created(zone);
-            return Ok(true);
+            return Ok(Some(number));
         }
         locked.end();
         if new.parent.is_some() {
@@ -251,7 +330,7 @@ impl Import<'_> {
         drop(locked);
         slab.release(number, list);
         self.tracker.limits.give_back(zone, port);
-        Ok(false)
+        Ok(None)
     }
 
     /// Packets at other ports than the well-known ones look for the helper of their connection.
@@ -286,7 +365,7 @@ impl Import<'_> {
             labels: labels_of(row.field::<2>(field::LABELS).unwrap_or_default()),
             address,
             is_src: row.word(field::IS_SOURCE) & 1 != 0,
-            expires_ms: self.now_ms + left_ms,
+            expires_ms: self.told_ms + left_ms,
         };
         let key = orig.key();
         let key = key.with_rest(Rest { src: 0, ..key.rest() });

@@ -9,7 +9,7 @@ use crate::request::{Request, Translation};
 use crate::tcp::{Segment, flag};
 use crate::{Cursor, Tracker};
 use dpif::{
-    CtAddresses, CtNat, CtProtocol, CtRefusal, CtTransport, CtTuple, Masked, NatAddresses, NatRange,
+    CtAddresses, CtCarry, CtNat, CtProtocol, CtRefusal, CtTransport, CtTuple, Masked, NatAddresses, NatRange,
     TimeoutAttr,
 };
 use flow::{FlowKey, ct_state, shape};
@@ -208,7 +208,8 @@ impl Pair {
     /// Tells the next tracker what changed; it takes over if it `is_last`.
     fn carry(&mut self, is_last: bool) {
         let seed = u64::from(self.packets);
-        let (next, mut export) = self.next.take().unwrap_or_else(|| (new_tracker(seed), Export::default()));
+        let (next, mut export) =
+            self.next.take().unwrap_or_else(|| (new_tracker(seed), Export::new(CtCarry::Over)));
         while let Some(slice) = export.next(&self.tracker, 300, self.now_ms) {
             let done = import(&next, &slice, self.now_ms);
             assert_eq!((done.refused, &done.why), (0, &None), "{done:?}");

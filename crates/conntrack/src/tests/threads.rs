@@ -4,7 +4,7 @@ use super::{COMMIT, agree, names};
 use crate::carry::{Export, import};
 use crate::tcp::{Segment, flag};
 use crate::{Cursor, Key, PacketInfo, Request, Tracker, Transport};
-use dpif::{CtNat, NatAddresses, NatRange, TimeoutAttr};
+use dpif::{CtCarry, CtNat, NatAddresses, NatRange, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -236,7 +236,7 @@ fn all_go_over_while_packets_go_on() {
     const CONNECTIONS: u32 = 2000;
     for round in 0..rounds(5) {
         let (tracker, next) = (Tracker::new(round), Tracker::new(round + 1));
-        let export = std::sync::Mutex::new(Export::default());
+        let export = std::sync::Mutex::new(Export::new(CtCarry::Over));
         let carry = || {
             let mut export = export.lock().expect("no thread failed");
             while let Some(slice) = export.next(&tracker, 4096, NOW_MS) {

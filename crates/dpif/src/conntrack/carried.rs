@@ -1,11 +1,30 @@
 //! Connections on their way to another process.
 
+/// Reader of exported connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CtCarry {
+    /// A process that goes on at the same packet.
+    Over,
+    /// A process that starts later, while packets passed unseen: passes have fewer changes.
+    Kept,
+}
+
 /// All connections of a tracker, in passes of slices.
 pub trait CtExport: Send {
     /// The next slice of a pass: about `room` bytes, none if nothing changed in its part. `None`: the pass is over; the next
     /// call begins another one, of the connections that were made, changed or ended since. Call it on a thread that may
     /// wait. Packets go on meanwhile; the last pass is exact only if none do.
     fn next(&mut self, room: usize) -> Option<Vec<u8>>;
+
+    /// Has the next pass tell all connections again.
+    fn begin_anew(&mut self);
+}
+
+/// Import of slices that another process kept.
+pub trait CtRestore: Send {
+    /// Takes a slice of [`CtCarry::Kept`], written `age_ms` ago, in the order of the slices. Packets may go on meanwhile:
+    /// connections that they make stay.
+    fn take(&mut self, slice: &[u8], age_ms: u64) -> CtImported;
 }
 
 /// Result of an import.

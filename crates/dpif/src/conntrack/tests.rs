@@ -116,8 +116,9 @@ fn a_tracker_refuses_settings_that_it_lacks() {
         Plain.sweep_interval_ms().err(),
         Plain.set_sweep_interval_ms(1).err(),
         Plain.buckets().err(),
-        Plain.export().err(),
+        Plain.export(CtCarry::Over).err(),
         Plain.import(&[]).err(),
+        Plain.restore().err(),
         Plain.expectations(None, &mut |_| ControlFlow::Continue(())).err(),
     ];
     for error in refused {

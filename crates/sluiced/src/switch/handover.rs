@@ -11,7 +11,7 @@ use crate::reactor::Reactor;
 use crate::state::Counted;
 use crate::stream::Listener;
 use anyhow::{Context as _, Result};
-use dpif::{CtExport, CtImported, DpifOp, OpResult, PmdId};
+use dpif::{CtCarry, CtExport, CtImported, DpifOp, OpResult, PmdId, Provider};
 use dpif_netdev::{MeterLevels, QueuePlace};
 use flow::{DpPort, FlowKey, Ufid};
 use ofproto::backer::Backer;
@@ -240,7 +240,12 @@ impl Switch {
     /// No file is written.
     pub(crate) fn sync_state(&mut self) -> Result<Receiver<io::Result<u64>>, String> {
         self.role = Role::Leaving;
-        self.state.sync(self.backers())
+        self.state.sync(self.backers(), &self.tracked())
+    }
+
+    /// Datapaths whose connections are kept.
+    pub(super) fn tracked(&self) -> Vec<Arc<dyn Provider>> {
+        self.instances.iter().map(|instance| instance.datapath.clone()).collect()
     }
 
     pub(super) fn backers(&self) -> Vec<Arc<Backer>> {
@@ -265,7 +270,9 @@ impl Switch {
 
     /// Begins the way of the connections of all datapaths to a successor.
     pub(crate) fn exports(&self) -> Vec<(String, Box<dyn CtExport>)> {
-        let of = |i: &Instance| Some((i.name().to_string(), i.datapath.connections()?.export().ok()?));
+        let of = |i: &Instance| {
+            Some((i.name().to_string(), i.datapath.connections()?.export(CtCarry::Over).ok()?))
+        };
         self.instances.iter().filter_map(of).collect()
     }
 

@@ -19,6 +19,11 @@ impl Switch {
     pub(super) fn restore(&mut self, id: BridgeId, name: &str) {
         let global = self.planner.desired().global.clone();
         let is_of_running = self.state.is_of_running();
+        if global.restore != Restore::Never
+            && let Some(instance) = self.instances.of_bridge(id)
+        {
+            self.state.restore_connections(&instance.datapath);
+        }
         let by_scripts = global.flow_restore_wait && !is_of_running;
         let Some(Taken { mut state, faults, macs }) = self.state.take(name, by_scripts) else { return };
         if global.restore == Restore::Never && !is_of_running {
@@ -60,7 +65,7 @@ impl Switch {
         }
         match self.planner.desired().global.restore {
             Restore::Auto | Restore::Always => {
-                self.state.keep(self.backers());
+                self.state.keep(self.backers(), &self.tracked());
             }
             Restore::Never => self.state.discard(),
         }

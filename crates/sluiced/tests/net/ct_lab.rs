@@ -49,10 +49,15 @@ impl Lab {
         Lab { kind, net, daemon, dir }
     }
 
-    /// Ends the daemon and starts it anew, with the same database: without rules and connections.
-    pub(crate) fn restart(&mut self) {
-        self.daemon.signal(Signal::TERM).unwrap();
+    /// Ends the daemon by that signal and starts it anew, with the same database.
+    pub(crate) fn restart(&mut self, by: Signal) {
+        self.daemon.signal(by).unwrap();
         wait_for(LIMIT, "the daemon to end", || self.daemon.status().is_some()).unwrap();
+        self.start();
+    }
+
+    /// Starts the daemon after its end.
+    pub(crate) fn start(&mut self) {
         self.daemon = start(&self.net.switch, &self.dir);
         let bridge = self.daemon.rundir().join("br0.mgmt");
         wait_for(LIMIT, "the bridge", || testkit::listens(&bridge)).unwrap();

@@ -96,8 +96,9 @@ fn detach_returns_when_ready() {
     let left = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut left: Vec<String> = left.filter(|name| !name.ends_with(".log")).collect();
     left.sort();
-    // The folder has the identity of the system, the file the rules for the next process.
-    assert_eq!(left, [".conf.db.~lock~", "conf.db", "openvswitch", "ovs-vswitchd.state"]);
+    // The folder has the identity of the system, the last files the connections and rules for the next process.
+    let kept = ["ovs-vswitchd.connections", "ovs-vswitchd.state"];
+    assert_eq!(left, [[".conf.db.~lock~", "conf.db", "openvswitch"].as_slice(), &kept].concat());
     // With a configuration: it is applied when the command returns.
     let pid = detach(&netns, &dir, "--no-chdir");
     assert!(netns.ip("link show dev br0").is_ok(), "ready without its bridge");

@@ -5,6 +5,7 @@ mod multicast;
 mod tunnels;
 
 use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -592,10 +593,20 @@ fn tracked_connections_go_on_and_no_new_one_is_needed() {
     assert!(before.contains("mark=5") && before.contains("10.0.77.7"), "{before}");
     // No rule commits a connection from now on.
     daemon.ovs("ovs-ofctl", &["del-flows", "br0", "table=1,ct_state=+trk+new,tcp"]).unwrap();
+    // A file without connections is none yet.
+    let kept = || {
+        let file = daemon.rundir().join("ovs-vswitchd.connections");
+        let has_any = std::fs::read(&file).is_ok_and(|bytes| bytes.windows(4).any(|four| four == b"SLct"));
+        has_any
+            .then(|| std::fs::metadata(&file).map_or((0, None), |about| (about.ino(), about.modified().ok())))
+    };
+    wait_for(LIMIT, "the connection in the file", || kept().is_some()).unwrap();
+    let former = kept();
     let successor = hand_over(&daemon, daemon.pid());
     for _ in 0..3 {
         exchange(b"afterwards");
     }
     assert_eq!(entry(), before);
+    wait_for(LIMIT, "the successor's own file", || kept().is_some_and(|file| Some(file) != former)).unwrap();
     drop(successor);
 }

@@ -248,7 +248,7 @@ fn samples_for_local_readers_leave_by_psample() {
         // ICMP: type and sequence number behind 14 and 20 bytes of headers.
         seen.insert((ingress, data[34], u16::from_be_bytes([data[40], data[41]])));
     }
-    let of = |host: usize| ifindex(&net.switch, &net.ports()[host]).trim().parse::<u16>().unwrap();
+    let of = |host: usize| ifindex(&net.switch, net.ports()[host]).trim().parse::<u16>().unwrap();
     let wanted = (1..=10).flat_map(|number| [(of(0), 8, number), (of(1), 0, number)]).collect();
     assert_eq!(seen, wanted);
 }

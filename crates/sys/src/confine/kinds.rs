@@ -254,7 +254,8 @@ kinds! {
         capabilities: &[CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF],
         files: NO_FILES,
     };
-    /// Threads that work on memory alone: aging of tracked connections, freeing, restored counters, offload.
+    /// Threads that work on memory alone: aging of tracked connections, freeing, restored counters and
+    /// connections, offload.
     Background: Row { name: "background", groups: &[OPEN_FILES], capabilities: &[], files: NO_FILES };
     /// Handlers and revalidators of userspace datapaths. They carry out operations of the main core, which may send packets and
     /// open transmit sockets.

@@ -2,7 +2,7 @@
 
 use super::{FROM_5_TO_7, Lab};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use testkit::{require_netns, require_programs};
 
@@ -19,7 +19,10 @@ pub(super) fn session(lab: &Lab, requests: &[(&str, &[&str])]) -> Vec<Result<Val
         let mut bytes = Vec::new();
         let answer: Value = loop {
             let mut part = [0; 65536];
-            let read = stream.read(&mut part).unwrap();
+            let read = match stream.read(&mut part) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                read => read.unwrap(),
+            };
             assert!(read > 0, "the connection ended");
             bytes.extend(&part[..read]);
             if let Ok(answer) = serde_json::from_slice(&bytes) {
