@@ -260,7 +260,15 @@ fn nfdump(dir: &TempDir, sent: &[Vec<u8>], collector: &str, format: &str) -> Vec
     for datagram in sent {
         socket.send_to(datagram, "127.0.0.1:9995").unwrap();
     }
-    wait_for(LIMIT, "all datagrams read", || waiting() == Some(true)).unwrap();
+    // It waits for more: a signal between reading and storing would lose the last one.
+    let sleeps = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap();
+        stat.contains(") S ")
+    };
+    wait_for(LIMIT, "all datagrams stored", || {
+        waiting() == Some(true) && sleeps() && waiting() == Some(true)
+    })
+    .unwrap();
     let ended = running.stop(Signal::TERM, LIMIT).unwrap();
     let said = ended.stdout + &ended.stderr;
     assert!(said.contains("Sequence Errors: 0, Bad Packets: 0"), "{said}");
