@@ -140,12 +140,14 @@ impl Balanced {
         let (client, backend) = (lab.address(self.client), lab.address(self.backend));
         let (from, port, mark) = (self.from, self.port, if self.port == SPREAD { 1 } else { 2 });
         let label = ((self.backend + 1) as u128) << 96;
-        let translated = format!(
+        let begin = format!(
             "tcp,orig=(src={client},dst={VIP},sport={from},dport={port}),\
-             reply=(src={backend},dst={client},sport={SERVER},dport={from}),zone=1,mark={mark},labels={label:#x},\
-             protoinfo=(state=ESTABLISHED)"
+             reply=(src={backend},dst={client},sport={SERVER},dport="
         );
-        assert!(tracked.contains(&translated), "{translated}\n{tracked}");
+        let end = format!("),zone=1,mark={mark},labels={label:#x},protoinfo=(state=ESTABLISHED)");
+        // A client may use a port for two connections, and both may have one backend: the second gets another port.
+        let of = |line: &str| line.strip_prefix(&begin)?.strip_suffix(&end)?.parse::<u16>().ok();
+        let from = tracked.lines().find_map(of).unwrap_or_else(|| panic!("{begin}…{end}\n{tracked}"));
         let hairpin = format!(
             "tcp,orig=(src={client},dst={client},sport={from},dport={SERVER}),\
              reply=(src={client},dst={VIP},sport={SERVER},dport={from}),zone=2,protoinfo=(state=ESTABLISHED)"
