@@ -12,7 +12,8 @@
 //! A pass visits all records in slices, and holds no lock but that of the record at hand. A later pass of the same
 //! [`Export`] has only connections that were made, changed or ended since: the version of a record, which each change
 //! counts anyway, tells. A pass for a later process ([`dpif::CtCarry::Kept`]) leaves out connections of which only positions in
-//! their data changed, or the deadline by a little; its reader takes the positions from the next segments. Settings stay: limits, timeout policies, the check of sequence numbers. So do counters and fragments.
+//! their data changed, or the deadline by a little; its reader takes the positions from the next segments. Settings stay: limits,
+//! timeout policies, the check of sequence numbers. So do counters and fragments.
 
 mod export;
 mod import;

@@ -83,7 +83,7 @@ impl Gist {
         Gist { hash: (hash >> 32) as u32, deadline: u32::try_from(expires_ms >> 6).unwrap_or(u32::MAX) }
     }
 
-    /// Whether it serves in place of a later one: the state is equal, and the time left is longer by a half at most.
+    /// Whether a later one needs no row: its state is equal, and its deadline differs by half of the time left at most.
     fn serves_for(self, later: Gist, now_ms: u64) -> bool {
         let left = u64::from(self.deadline).saturating_sub(now_ms >> 6);
         self.hash == later.hash && u64::from(self.deadline.abs_diff(later.deadline)) * 2 <= left

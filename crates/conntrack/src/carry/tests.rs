@@ -138,7 +138,7 @@ impl Pair {
     }
 }
 
-/// A kept connection is told again for its state, not for its data, and goes on where its next segments are.
+/// A pass writes a kept connection again if its state changed, not for data. Its next segments give the sequence numbers.
 #[test]
 fn a_kept_connection_takes_its_place_from_the_next_segments() {
     let est = flow::ct_state::EST;
@@ -191,7 +191,7 @@ fn a_kept_connection_takes_its_place_from_the_next_segments() {
     assert_eq!(other.pass(true, ACK, 501, 3_000_090_101, 10) & (est | inv), est);
     assert_eq!(other.pass(false, RST | ACK, 3_000_080_101, 511, 0) & (est | inv), inv);
     assert_eq!(other.pass(false, RST | ACK, 3_000_090_101, 511, 0) & (est | inv), est);
-    // The end is told, and ends it there.
+    // The file has the end of the connection: the reader ends it too.
     let tracker = Tracker::new(2);
     let mut restore = Restore::default();
     restore.take(&tracker, &whole, pair.now_ms, 61_000);
@@ -210,7 +210,7 @@ fn translate(tracker: &Tracker, port: u16, address: [u8; 4], ports: Option<(u16,
     tracker.track(Some(&packet), &request, &mut FlowKey::default(), 4, NOW_MS);
 }
 
-/// A connection that begins anew with another translation, in the record of the former one, is told again.
+/// A pass writes a connection again if its record now has another translation.
 #[test]
 fn another_translation_is_told() {
     let (tracker, mut export) = (Tracker::new(1), Export::new(CtCarry::Kept));
@@ -256,7 +256,7 @@ fn kept_connections_share_no_translation() {
     agree::check(&next);
 }
 
-/// A deadline is told again once it is later by half of the time left.
+/// A pass writes a connection again once its deadline moved by half of the time left.
 #[test]
 fn deadlines_of_kept_connections_stay_near() {
     let (tracker, mut export) = (filled(), Export::new(CtCarry::Kept));

@@ -30,7 +30,7 @@ fn frames_are_read_as_written() {
     assert_eq!((all, end), (wanted.map(|(name, bytes)| (name.to_string(), bytes)).to_vec(), None));
 }
 
-/// A writing that was cut short ends the file; any other fault is told.
+/// A truncated frame ends the file; any other fault is an error.
 #[test]
 fn faults_end_the_file() {
     let whole = file(&[("netdev@a", b"one"), ("netdev@a", b"two")]);
