@@ -101,6 +101,8 @@ struct Side {
 
 /// The states of both sides in the last packed word.
 const BOTH_STATES: u64 = 0xff << 32 | 0xff;
+/// The states and scales of both sides, without windows, in the last packed word.
+pub(crate) const BOTH_SIDES: u64 = 0xffff << 32 | 0xffff;
 const BOTH_ESTABLISHED: u64 = (TcpState::Established as u64) << 32 | TcpState::Established as u64;
 
 fn number(state: TcpState) -> u8 {

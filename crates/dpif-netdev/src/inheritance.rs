@@ -41,6 +41,8 @@ struct Inherited {
     ports: BTreeMap<String, LentPort>,
     /// Receive queues wait for [`Inheritance::end`].
     is_waiting: bool,
+    /// Queues by port that a process left at its end.
+    left: BTreeMap<String, Vec<LentQueue>>,
     /// The first port that could not be opened by its lent queues.
     fault: Option<String>,
 }
@@ -60,13 +62,36 @@ impl Inheritance {
     /// A datapath that succeeds one with these ports.
     pub fn new(ports: Vec<LentPort>) -> Inheritance {
         let ports = ports.into_iter().map(|port| (port.name.clone(), port)).collect();
-        let inherited = Inherited { ports, is_waiting: true, fault: None };
+        let inherited = Inherited { ports, is_waiting: true, ..Inherited::default() };
         Inheritance(Some(Arc::new(Mutex::new(inherited))))
     }
 
-    /// Whether receive queues wait for the change.
-    pub fn is_waiting(&self) -> bool {
-        self.0.as_ref().is_some_and(|all| lock(all).is_waiting)
+    /// Datapaths that come after a process that has ended, and left receive queues of these `system` ports.
+    pub fn of_ended(left: BTreeMap<String, Vec<LentQueue>>) -> Inheritance {
+        Inheritance(Some(Arc::new(Mutex::new(Inherited { left, ..Inherited::default() }))))
+    }
+
+    /// Whether there are such queues.
+    pub fn has_left(&self) -> bool {
+        self.0.as_ref().is_some_and(|all| !lock(all).left.is_empty())
+    }
+
+    /// The queues of such a port, once, if they have that number.
+    pub(crate) fn left_queues(&self, name: &str, count: usize) -> Option<Vec<LentQueue>> {
+        let queues = lock(self.0.as_ref()?).left.remove(name)?;
+        (queues.len() == count).then_some(queues)
+    }
+
+    /// The queues that no port has taken, for their end.
+    pub fn take_left(&self) -> Vec<LentQueue> {
+        let left = self.0.as_ref().map(|all| std::mem::take(&mut lock(all).left));
+        left.into_iter().flatten().flat_map(|(_, queues)| queues).collect()
+    }
+
+    /// Whether receive queues wait until the datapath has all its ports: for the change, or because frames are in them that would
+    /// miss ports.
+    pub(crate) fn holds_queues(&self) -> bool {
+        self.0.as_ref().map(|all| lock(all)).is_some_and(|all| all.is_waiting || !all.left.is_empty())
     }
 
     /// The number of a port in the other process.

@@ -187,6 +187,10 @@ impl PmdThread {
         let first = std::mem::take(&mut self.first_queue);
         for n in (first.min(queues)..queues).chain(0..first.min(queues)) {
             let Some((place, rx)) = self.rx.ready(n) else { continue };
+            let port = rx.port;
+            if rx.holds_back(|| self.core.waits(port)) {
+                continue;
+            }
             rx.receive(self.core.pool(), &mut self.batch, self.burst_packets);
             let packets = self.batch.len();
             if packets == 0 {
@@ -195,7 +199,7 @@ impl PmdThread {
             }
             worked = true;
             self.naps.note_burst(packets);
-            let (port, has_more) = (rx.port, rx.has_more());
+            let has_more = rx.has_more();
             self.now_us = sys::clock::machine_us();
             if self.held.is_late(self.now_us) {
                 let received = self.cycles.charge(true);

@@ -82,7 +82,7 @@ impl PmdPool {
             dummy: config.dummy,
             state: Mutex::new(State {
                 plan: config.threads.clone(),
-                held: config.inheritance.is_waiting().then(Vec::new),
+                held: config.inheritance.holds_queues().then(Vec::new),
                 ..State::default()
             }),
             inheritance: config.inheritance.clone(),

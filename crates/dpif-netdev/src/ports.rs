@@ -6,7 +6,7 @@ use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
 use crate::inheritance::{Inheritance, Opening};
-use dpif::{DeviceOrigin, DpifError, LOCAL_PORT, PortInfo, PortSpec, PortStats, RxqAffinity};
+use dpif::{DeviceOrigin, DpifError, LOCAL_PORT, PortInfo, PortOptions, PortSpec, PortStats, RxqAffinity};
 use flow::DpPort;
 use log::Level;
 use netdev::{Dummy, OpenNote, OpenedPort, Port, SystemOptions};
@@ -171,7 +171,9 @@ pub(crate) fn open(
     let options = &spec.options;
     let has_device = options.device_origin() != DeviceOrigin::None;
     let opened = match inheritance.opening(&spec.name, options.userspace_type_name(), has_device) {
-        Opening::Usual => netdev::open(spec, &system),
+        Opening::Usual => {
+            open_left(spec, &system, inheritance).map_or_else(|| netdev::open(spec, &system), Ok)
+        }
         Opening::By(queues) => netdev::adopt(spec, &system, queues)
             .inspect_err(|e| inheritance.failed(format!("port {}: {e}", spec.name))),
         Opening::Later => {
@@ -185,6 +187,17 @@ pub(crate) fn open(
         log::log!(target: module, level, "{text}");
     }
     Ok(opened)
+}
+
+/// Opens a port by the queues that an ended process left; `None`: it left none, or they are of no use.
+fn open_left(spec: &PortSpec, system: &SystemOptions, inheritance: &Inheritance) -> Option<OpenedPort> {
+    let PortOptions::System(port) = &spec.options else { return None };
+    let queues = inheritance.left_queues(&spec.name, port.n_rxq as usize)?;
+    netdev::adopt(spec, system, queues)
+        .inspect_err(
+            |e| log::info!(target: "netdev_linux", "port {}: frames that waited are lost: {e}", spec.name),
+        )
+        .ok()
 }
 
 /// The number in a port's name, for a dummy datapath: the first number in the name, plus 100 for a name that begins

@@ -39,6 +39,9 @@ const REVIEW_US: u64 = 100_000;
 /// Maximum time between two looks at a queue that changes.
 const CHANGING_LOOK: Duration = Duration::from_millis(1);
 
+/// Longest time of reading frames that waited for this process no faster than their flows are made.
+const CATCH_UP_MAX_US: u64 = 1_000_000;
+
 /// A receive queue and its state.
 pub(crate) struct Rx {
     pub(crate) port: DpPort,
@@ -55,6 +58,8 @@ pub(crate) struct Rx {
     second: u32,
     /// In the set of cold queues.
     cold: bool,
+    /// Frames that waited for this process are read until then at most, as flows are made for them; 0: none wait.
+    catches_up_until_us: u64,
     /// Cycles of its packets, not yet in `history`.
     pub(super) cycles: u64,
     pub(super) history: History,
@@ -74,6 +79,7 @@ impl Rx {
             bursts: COLD_BURSTS,
             second: 0,
             cold: false,
+            catches_up_until_us: 0,
             cycles: 0,
             history,
         }
@@ -105,6 +111,9 @@ impl Rx {
         match self.queue.recv(pool, batch, max_packets) {
             Ok(n) => {
                 self.ready = n == max_packets;
+                if !self.ready {
+                    self.catches_up_until_us = 0;
+                }
                 self.bursts = self.bursts.saturating_add((n > 0).into());
                 self.errors = 0;
                 if n > 0 && self.policer.limits() {
@@ -120,6 +129,25 @@ impl Rx {
                 }
             }
         }
+    }
+
+    /// Frames waited in it while no process received.
+    pub(super) fn catch_up(&mut self) {
+        self.catches_up_until_us = sys::clock::machine_us() + CATCH_UP_MAX_US;
+    }
+
+    /// Whether frames that waited must wait on, since some before them have no flow yet: all at once they would find no room.
+    #[inline]
+    pub(super) fn holds_back(&mut self, misses_wait: impl FnOnce() -> bool) -> bool {
+        self.catches_up_until_us != 0 && self.catches_up(misses_wait)
+    }
+
+    #[cold]
+    fn catches_up(&mut self, misses_wait: impl FnOnce() -> bool) -> bool {
+        if sys::clock::machine_us() >= self.catches_up_until_us {
+            self.catches_up_until_us = 0;
+        }
+        self.catches_up_until_us != 0 && misses_wait()
     }
 
     /// Lends the queue to another process.

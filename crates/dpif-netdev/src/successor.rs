@@ -91,7 +91,8 @@ impl UserspaceDatapath {
         lost
     }
 
-    /// Receives: in the successor from these places on; without them, where [`UserspaceDatapath::stop_receiving`] stopped.
+    /// Receives: in the successor from these places on; without them, where [`UserspaceDatapath::stop_receiving`] stopped, or from
+    /// the oldest frames that an ended process left.
     pub fn begin(&self, places: &[QueuePlace]) {
         self.pool.inheritance.end();
         let s = &mut *lock(&self.pool.state);
@@ -99,8 +100,11 @@ impl UserspaceDatapath {
         let places: BTreeMap<_, _> = places.iter().map(|at| ((at.port, at.queue), at.place)).collect();
         for rx in &mut queues {
             rx.take_back();
-            let QueuePlace { port, queue, place } = rx.place();
-            rx.go_on_at(places.get(&(port, queue)).copied().unwrap_or(place));
+            rx.catch_up();
+            let QueuePlace { port, queue, .. } = rx.place();
+            if let Some(place) = places.get(&(port, queue)) {
+                rx.go_on_at(*place);
+            }
         }
         let (running, ports, plan, placement) = (&s.running, &s.ports, &s.plan, &mut s.placement);
         placement.resume(&self.pool.fleet(running, ports, plan), queues);

@@ -6,12 +6,20 @@
 
 use std::io;
 
-use dpif::PortSpec;
+use dpif::{PortOptions, PortSpec};
 
 use crate::lending::{LentKind, LentQueue};
 use crate::open::OpenedPort;
 use crate::system::{MAX_RX_QUEUES, SystemOptions};
 use crate::{system, tap};
+
+/// Options with those of the port itself.
+fn options_of(spec: &PortSpec, system: &SystemOptions) -> SystemOptions {
+    match &spec.options {
+        PortOptions::System(port) => SystemOptions { merge_udp: port.merge_udp, ..system.clone() },
+        _ => system.clone(),
+    }
+}
 
 /// Opens a port whose receive queues another process lends, in the order of its queues. Frames are received from the place
 /// set by [`RxQueue::go_on_at`](crate::RxQueue::go_on_at).
@@ -30,7 +38,7 @@ pub fn adopt(spec: &PortSpec, system: &SystemOptions, queues: Vec<LentQueue>) ->
     let taps = queues.iter().filter(|queue| queue.kind == LentKind::Tap).count();
     let device = match taps {
         0 if queues.is_empty() => return Err(bad("no lent queues")),
-        0 => system::adopt(name, system, queues)?,
+        0 => system::adopt(name, &options_of(spec, system), queues)?,
         n if n == queues.len() => tap::adopt(name, queues.into_iter().flat_map(|queue| queue.fds).collect())?,
         _ => return Err(bad("lent queues of several kinds")),
     };

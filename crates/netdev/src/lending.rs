@@ -72,6 +72,14 @@ impl fmt::Display for LentKind {
 }
 
 impl LentKind {
+    /// The kind of its first descriptor alone.
+    pub(crate) fn without_ring(self) -> LentKind {
+        match self {
+            LentKind::Growing(socket, group, _) => LentKind::Growing(socket, group, None),
+            kind => kind,
+        }
+    }
+
     /// Number of its descriptors.
     pub fn descriptors(self) -> usize {
         match self {

@@ -3,6 +3,7 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
 //! command that started the daemon returns when the first configuration is in force.
 
+mod background;
 mod handover;
 
 use super::appctl::{self, Answer};
@@ -13,6 +14,7 @@ use super::control_plane::ControlPlane;
 use super::db::{Db, MANAGERS};
 use super::handover::{Leaving, Succession};
 use super::implementations::Chosen;
+use super::kept::KeptSockets;
 use super::loop_times::Part;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
@@ -26,16 +28,17 @@ use super::unixctl::{self, Request, Room, Unixctl};
 use super::wakeups::Wakeups;
 use super::work::ReplyPart;
 use anyhow::{Context, Result, bail};
+use background::Behind;
 use dpif_netdev::ablation::Optimisation;
 use mio::{Events, Token, Waker};
 use probes::{self, EventSocket};
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use sys::daemon::Detached;
-use sys::monitor::{HANDED_OVER, Notice};
+use sys::fdstore::FdStore;
+use sys::monitor::HANDED_OVER;
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vlog::vlog;
@@ -80,6 +83,8 @@ struct Daemon {
     claims_database: bool,
     /// A successor takes over.
     leaving: Option<Leaving>,
+    /// Sockets that outlive this process.
+    sockets: KeptSockets,
     /// Dropped last, to report the end of the others.
     _events: Option<EventSocket>,
 }
@@ -97,20 +102,7 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
 fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<()> {
     // A successor is in the background of the process that started it, under its monitor.
     let starts = succession.is_none();
-    let detached = if config.detach && starts {
-        Some(sys::daemon::detach().context("cannot go into the background")?)
-    } else {
-        None
-    };
-    let detached = match config.monitor && starts {
-        true => {
-            let log = |notice, text: &str| log_for_monitor(config, notice, text);
-            let start_over = || config.program.command().exec();
-            sys::monitor::monitor(&config.name, detached, !config.no_chdir, log, start_over)
-                .context("cannot watch over the daemon")?
-        }
-        false => detached,
-    };
+    let Behind { detached, monitor, stored } = if starts { Behind::go(config)? } else { Behind::default() };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
         found.switch_to(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
@@ -159,10 +151,14 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
     }
     machine::log_processors(config.dummy_numa.as_slice());
     Chosen::log();
-    if let Some(succession) = succession {
-        succession.learn()?;
-    }
-    let mut daemon = Daemon::start(config, signals, succession)?;
+    let sockets = match succession {
+        Some(succession) => {
+            succession.learn()?;
+            KeptSockets::start(succession.take_holder(), Vec::new(), true)
+        }
+        None => KeptSockets::start(monitor.or_else(service_store), stored, false),
+    };
+    let mut daemon = Daemon::start(config, signals, succession, sockets)?;
     daemon.pid_file = pid_file;
     let exit = daemon.main_loop(config, detached, succession);
     let how = *exit.as_ref().unwrap_or(&Exit::default());
@@ -173,22 +169,21 @@ fn run_as(config: &DaemonConfig, succession: &mut Option<Succession>) -> Result<
     exit.map(drop)
 }
 
-/// Logs for the monitor, which has no log file open while the daemon runs.
-fn log_for_monitor(config: &DaemonConfig, notice: Notice, text: &str) {
-    let log = vlog();
-    log.set_program(&config.name);
-    // Without the file and a console, use syslog.
-    let _ = config.log_file.as_ref().map(|path| log.open_file(path));
-    let _ = if config.detach { log.set("console:off") } else { Ok(()) };
-    match notice {
-        Notice::Crash => log::error!(target: "daemon_unix", "{text}"),
-        Notice::End => log::info!(target: "daemon_unix", "{text}"),
-    }
-    log.close();
+/// The service manager, as a holder of descriptors.
+fn service_store() -> Option<FdStore> {
+    FdStore::of_service_manager().unwrap_or_else(|e| {
+        log::warn!(target: "kept", "no way to the service manager: {e}; sockets end with this process");
+        None
+    })
 }
 
 impl Daemon {
-    fn start(config: &DaemonConfig, signals: Signals, succession: &mut Option<Succession>) -> Result<Daemon> {
+    fn start(
+        config: &DaemonConfig,
+        signals: Signals,
+        succession: &mut Option<Succession>,
+        sockets: KeptSockets,
+    ) -> Result<Daemon> {
         let mut reactor = Reactor::new()?;
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
         let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
@@ -213,8 +208,8 @@ impl Daemon {
             false => Some(Arc::new(reactor.queue_watch()?)),
         };
         let routing = Routing::start(config.system_routes, &mut reactor)?;
-        let switch =
-            Switch::start(config, waker.clone(), watch, succession.as_ref().map(Succession::inherited))?;
+        let inherited = succession.as_ref().map(Succession::inherited);
+        let switch = Switch::start(config, waker.clone(), watch, inherited, sockets.left())?;
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
@@ -235,6 +230,7 @@ impl Daemon {
             pid_file: None,
             claims_database: false,
             leaving: None,
+            sockets,
             _events: events,
         };
         if daemon.plane.db.is_embedded() {
@@ -301,6 +297,7 @@ impl Daemon {
             service,
             pid_file,
             leaving,
+            sockets,
             _events: events,
             ..
         } = self;
@@ -313,6 +310,7 @@ impl Daemon {
         drop(database_unixctl);
         db.stop_listening();
         switch.stop(exit);
+        sockets.end();
         drop((db, events, pid_file));
         confinement.run(u64::MAX);
         let is_asked = |wait: &appctl::Wait| matches!(wait, appctl::Wait::Exit | appctl::Wait::Handover);
@@ -355,6 +353,7 @@ impl Daemon {
             self.plane.loop_times.end(Part::Takeover);
             // A successor is not the service before it has the role.
             if is_ready && succession.is_none() {
+                self.sockets.settle(&self.plane.switch);
                 self.service.ready();
                 if let Some(detached) = detached.take() {
                     detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;

@@ -17,7 +17,7 @@ use dpif::{
 };
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::offload::Providers;
-use dpif_netdev::{QueueWatch, UserspaceConfig, UserspaceDatapath};
+use dpif_netdev::{Inheritance, QueueWatch, UserspaceConfig, UserspaceDatapath};
 use dpif_netlink::{KernelConfig, KernelDatapath, Mode};
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
@@ -373,8 +373,8 @@ fn userspace(
         offload: Providers::default(),
         inheritance: settings
             .inherited(type_name, short)
-            .map(|of| of.inheritance.clone())
-            .unwrap_or_default(),
+            .map_or(&settings.left, |of| &of.inheritance)
+            .clone(),
     };
     let inline = Arc::new(InlineSlowPath {
         backer: backer.clone(),
@@ -419,6 +419,8 @@ pub(crate) struct Settings {
     pub samples: Samples,
     /// Datapaths of the process that this one succeeds, by name.
     pub inherited: BTreeMap<String, InheritedDatapath>,
+    /// Receive queues of a process that has ended.
+    pub left: Inheritance,
 }
 
 impl Settings {

@@ -33,6 +33,7 @@ mod handover;
 mod implementations;
 mod inherited;
 mod instances;
+mod kept;
 mod link_protocols;
 mod loop_times;
 mod machine;

@@ -22,17 +22,20 @@ pub(crate) use following::{BridgeChanges, Counted};
 pub(crate) use reader::SavedMac;
 
 use crate::config::Exit;
+use anyhow::Context as _;
 use connections::{Former, Tracked, Writing};
 use connmgr::SavedState;
 use dpif::{Connections, Provider};
+use dpif_netdev::Inheritance;
 use following::FollowedFile;
 use keeper::Keeper;
 use ofproto::backer::Backer;
 use ofproto::ids::BridgeId;
 use reader::SavedBridge;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -106,10 +109,13 @@ pub(crate) struct Taken {
 }
 
 impl State {
-    /// Reads the state that the last process left in `run_dir`.
-    pub(crate) fn open(run_dir: &Path, name: &str) -> State {
+    /// Reads the state that the last process left in `run_dir`. Its receive queues are state too.
+    pub(crate) fn open(run_dir: &Path, name: &str, queues: &Inheritance) -> State {
         let files = Files::of(run_dir, name);
         let boot = boot_id();
+        if files.mark.exists() {
+            queues.take_left();
+        }
         let saved = match read(&files, &boot) {
             Ok(saved) => saved,
             Err(e) => {
@@ -123,7 +129,11 @@ impl State {
             None
         });
         let former = former.map(|former| (former, BTreeSet::new()));
-        State { former, readers, ..State::new(files, boot, saved) }
+        let mut state = State { former, readers, ..State::new(files, boot, saved) };
+        if queues.has_left() {
+            note_restored(&mut state.has_restored, &state.files);
+        }
+        state
     }
 
     fn new(files: Files, boot: String, saved: BTreeMap<String, SavedBridge>) -> State {
@@ -147,10 +157,11 @@ impl State {
     ///
     /// # Errors
     /// The file cannot be read, or is not whole.
-    pub(crate) fn succeed(run_dir: &Path, name: &str, bytes: u64) -> io::Result<State> {
+    pub(crate) fn succeed(run_dir: &Path, name: &str, bytes: u64) -> anyhow::Result<State> {
         let files = Files::of(run_dir, name);
         let boot = boot_id();
-        let followed_file = FollowedFile::open(&files.state, &boot, bytes)?;
+        let followed_file =
+            FollowedFile::open(&files.state, &boot, bytes).context("the state of the process to succeed")?;
         Ok(State { followed_file: Some(followed_file), ..State::new(files, boot, BTreeMap::new()) })
     }
 
@@ -345,6 +356,15 @@ fn note_restored(has_restored: &mut bool, files: &Files) {
 fn remove(files: &Files) {
     remove_files(&[&files.state, &files.next, &files.mark]);
     connections::remove(files);
+}
+
+/// Creates a file for this user alone; one of that name is removed before.
+fn create_own(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn remove_files(files: &[&PathBuf]) {

@@ -31,7 +31,7 @@ use super::turn::{Turn, in_steps};
 use crate::slowpath::Wake;
 use anyhow::{Context, Result};
 use dpif::DummyMode;
-use dpif_netdev::{QueueWatch, TOGETHER};
+use dpif_netdev::{Inheritance, QueueWatch, TOGETHER};
 use flow::DpPort;
 pub(crate) use handover::{FlowWalk, FormerFlow, GROUPS_AT_ONCE, GroupNote, GroupWalk, Inherited, MeterNote};
 use handover::{LastCounters, Role};
@@ -99,12 +99,13 @@ pub struct Switch {
 
 impl Switch {
     /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself. A successor
-    /// begins with the `inherited` ports and state of another process.
+    /// begins with the `inherited` ports and state of another process, or receives from queues that one which ended has `left`.
     pub(crate) fn start(
         config: &DaemonConfig,
         waker: Arc<mio::Waker>,
         watch: Option<Arc<QueueWatch>>,
         inherited: Option<&Inherited>,
+        left: &Inheritance,
     ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
             // The main loop outlives the slow path.
@@ -130,9 +131,8 @@ impl Switch {
         }
         let supported = supported.with_dummies(config.dummies);
         let state = match inherited {
-            Some(of) => State::succeed(&config.run_dir, &config.name, of.state_bytes)
-                .context("the state of the process to succeed")?,
-            None => State::open(&config.run_dir, &config.name),
+            Some(of) => State::succeed(&config.run_dir, &config.name, of.state_bytes)?,
+            None => State::open(&config.run_dir, &config.name, left),
         };
         // Dummies have no next hops.
         let has_devices = config.dummies != DummyMode::Override;
@@ -147,6 +147,7 @@ impl Switch {
                     watch,
                     samples: Samples(Some(exporters.sink())),
                     inherited: inherited.map(|of| of.datapaths.clone()).unwrap_or_default(),
+                    left: left.clone(),
                 },
                 wake,
             ),

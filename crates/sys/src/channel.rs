@@ -21,6 +21,12 @@ pub const MESSAGE_MAX_FDS: usize = 64;
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}
+
 /// A received message.
 #[derive(Debug, Default)]
 pub struct Message {

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod confine;
 pub mod counting;
 pub mod daemon;
+pub mod fdstore;
 pub mod frames;
 pub mod heap;
 pub mod idle;

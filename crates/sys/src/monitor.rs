@@ -3,16 +3,22 @@
 //! The monitor forks the daemon and waits for its end. A daemon that hands over to another process ([`HANDED_OVER`]) leaves
 //! that process to the monitor, which waits for its end then. A signal caused by a program error ([`CRASHES`]) leads
 //! to a restart, at once the first time and then at most every [`RESTART_S`] seconds; any other end also ends
-//! the monitor. Call it in the place of the set-up after [`crate::daemon::detach`]: with one thread and no
+//! the monitor. It holds descriptors for the daemon ([`crate::fdstore`]), which the next one has after a crash, unless that has to
+//! wait: they would be stale. Call it in the place of the set-up after [`crate::daemon::detach`]: with one thread and no
 //! files, locks or threads of the daemon.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::channel::Channel;
 use crate::daemon::Detached;
+use crate::fdstore::{FdStore, Holder, Stored};
 use crate::title::Title;
 
 /// Exit status of a daemon that has handed over to a process that it started.
@@ -42,6 +48,19 @@ enum End {
     Killed { signal: i32, dumped_core: bool },
 }
 
+impl End {
+    /// It in words, and whether it is a crash.
+    fn told(&self, pid: libc::pid_t) -> (String, bool) {
+        match self {
+            End::Exited(code) => (format!("pid {pid} died, exit status {code}"), false),
+            End::Killed { signal, dumped_core } => {
+                let core = if *dumped_core { ", core dumped" } else { "" };
+                (format!("pid {pid} died, killed (signal {signal}){core}"), CRASHES.contains(signal))
+            }
+        }
+    }
+}
+
 /// Subject of a monitor message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
@@ -51,10 +70,21 @@ pub enum Notice {
     End,
 }
 
+/// A daemon under a monitor.
+#[derive(Debug)]
+pub struct Monitored {
+    /// To notify the monitor, in the background.
+    pub detached: Option<Detached>,
+    /// Holds descriptors for the next daemon.
+    pub store: FdStore,
+    /// Descriptors of the daemon that crashed.
+    pub stored: Vec<Stored>,
+}
+
 /// Becomes the monitor of a daemon. Returns in the daemon: once in each process that the monitor forks. In
 /// the background, `outer` is notified when the first daemon is ready, and each daemon gets a handle to
-/// notify the monitor. `start_over` replaces the monitor by a new program, after the crash of a successor; it returns only
-/// on an error.
+/// notify the monitor. `start_over` replaces the monitor by a new program, after the crash of a successor, with the descriptors that it
+/// holds; it returns only on an error. `stored`: what it holds at first.
 ///
 /// # Errors
 /// The fork fails.
@@ -63,8 +93,9 @@ pub fn monitor(
     outer: Option<Detached>,
     change_directory: bool,
     log: impl Fn(Notice, &str),
-    start_over: impl Fn() -> io::Error,
-) -> io::Result<Option<Detached>> {
+    start_over: impl Fn(&[Stored]) -> io::Error,
+    stored: Vec<Stored>,
+) -> io::Result<Monitored> {
     // Processes that daemons leave behind become children.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let in_background = outer.is_some();
@@ -73,8 +104,10 @@ pub fn monitor(
     let (mut crashes, mut last_crash) = (0_u32, String::new());
     let mut has_successor = false;
     let mut last_restart: Option<Instant> = None;
+    let mut holder = Holder::of(stored);
     loop {
         let (wait, ready) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (channel, store) = Channel::pair()?;
         io::stdout().flush()?;
         // SAFETY: the process has one thread, so the child is a whole copy of it.
         let child = match unsafe { libc::fork() } {
@@ -82,11 +115,12 @@ pub fn monitor(
             0 => {
                 title.restore();
                 rustix::process::set_child_subreaper(None)?;
-                return Ok(in_background.then(|| Detached::new(ready)));
+                let detached = in_background.then(|| Detached::new(ready));
+                return Ok(Monitored { detached, store: FdStore::of(store), stored: holder.into_stored() });
             }
             child => child,
         };
-        drop(ready);
+        drop((ready, store));
         let healthy =
             if crashes == 0 { "healthy".to_string() } else { format!("{crashes} crashes: {last_crash}") };
         title.set(&format!("{name}: monitoring pid {child} ({healthy})"));
@@ -95,17 +129,11 @@ pub fn monitor(
         if let Some(outer) = outer.take_if(|_| started) {
             outer.ready(change_directory)?;
         }
-        let (last, end) =
-            await_last(child, |pid| title.set(&format!("{name}: monitoring pid {pid} ({healthy})")))?;
+        let show = |pid| title.set(&format!("{name}: monitoring pid {pid} ({healthy})"));
+        let (last, end) = await_last(child, &channel, &mut holder, show)?;
         has_successor |= last != child;
         let child = last;
-        let (ended, is_crash) = match &end {
-            End::Exited(code) => (format!("pid {child} died, exit status {code}"), false),
-            End::Killed { signal, dumped_core } => {
-                let core = if *dumped_core { ", core dumped" } else { "" };
-                (format!("pid {child} died, killed (signal {signal}){core}"), CRASHES.contains(signal))
-            }
-        };
+        let (ended, is_crash) = end.told(child);
         if !is_crash || !started && outer.is_some() {
             log(Notice::End, &format!("{ended}, exiting"));
             leave(&end, outer.is_some());
@@ -123,13 +151,14 @@ pub fn monitor(
                         "{crashes} crashes: {ended}, waiting until {RESTART_S} seconds since last restart"
                     ),
                 );
+                holder.clear();
                 std::thread::sleep(pause);
             }
             None => log(Notice::Crash, &format!("{crashes} crashes: {ended}, restarting")),
         }
         if has_successor {
             // The daemon that crashed may have been of another version than this process.
-            let e = start_over();
+            let e = start_over(&holder.take_all());
             log(Notice::Crash, &format!("cannot start over: {e}; restarting the first version"));
         }
         last_crash = ended;
@@ -155,11 +184,18 @@ fn is_ready(wait: &OwnedFd) -> bool {
 }
 
 /// Waits for the end of a daemon, or of the last of its successors; `show` shows their process ids.
-fn await_last(child: libc::pid_t, mut show: impl FnMut(libc::pid_t)) -> io::Result<(libc::pid_t, End)> {
+fn await_last(
+    child: libc::pid_t,
+    channel: &Channel,
+    holder: &mut Holder,
+    mut show: impl FnMut(libc::pid_t),
+) -> io::Result<(libc::pid_t, End)> {
+    hold(child, channel, holder);
     let (mut child, mut end) = (child, await_end(child)?);
     while let End::Exited(HANDED_OVER) = end {
         child = next_child().unwrap_or(ANY_CHILD);
         show(child);
+        hold(child, channel, holder);
         end = match await_end(child) {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => End::Exited(0),
             other => other?,
@@ -173,6 +209,32 @@ fn next_child() -> Option<libc::pid_t> {
     let own = std::process::id();
     let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
     children.split_whitespace().find_map(|pid| pid.parse().ok())
+}
+
+/// Holds descriptors for a daemon until it ends. Without pidfd_open(2), Linux 5.3, none are held.
+fn hold(child: libc::pid_t, channel: &Channel, holder: &mut Holder) {
+    let pid = Pid::from_raw(child).filter(|_| child > 0);
+    let Some(Ok(ended)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    loop {
+        let fds = &mut [PollFd::new(&ended, PollFlags::IN), PollFd::new(channel, PollFlags::IN)];
+        match poll(fds, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        }
+        let has_ended = !fds[0].revents().is_empty();
+        // Messages before the end count.
+        while let Ok(message) = channel.receive(Duration::ZERO) {
+            match message {
+                Some(message) => holder.take(message),
+                // Nobody has the other end.
+                None => return,
+            }
+        }
+        if has_ended {
+            return;
+        }
+    }
 }
 
 fn await_end(child: libc::pid_t) -> io::Result<End> {

@@ -10,7 +10,7 @@ pub(crate) const MODULES: &[&str] = &[
     "dns_resolve", "dp_packet_gso", "dpdk", "dpif", "dpif_lookup_autovalidator", "dpif_lookup_generic",
     "dpif_mfex_extract_study", "dpif_netdev", "dpif_netdev_extract", "dpif_netdev_impl", "dpif_netdev_lookup",
     "dpif_netlink", "dpif_netlink_rtnl", "entropy", "events", "fail_open", "fatal_signal", "flow", "handover", "hmap",
-    "in_band", "ipf", "ipfix", "jsonrpc", "lacp", "lldp", "lldpd", "lldpd_structs", "lockfile", "memory",
+    "in_band", "ipf", "ipfix", "jsonrpc", "kept", "lacp", "lldp", "lldpd", "lldpd_structs", "lockfile", "memory",
     "meta_flow", "metrics", "native_tnl", "netdev", "netdev_afxdp", "netdev_dpdk", "netdev_dummy", "netdev_linux",
     "netdev_offload", "netdev_offload_dpdk", "netdev_offload_tc", "netdev_vport", "netflow", "netlink",
     "netlink_conntrack", "netlink_notifier", "netlink_socket", "nx_match", "odp_execute", "odp_execute_impl",

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
-use testkit::{Daemon, DaemonSpec, Netns};
+use testkit::{Daemon, DaemonSpec, Netns, ServiceManager};
 
 /// Paths of the stock daemon, and the same one built with DPDK, in Debian's packages.
 const STOCK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
@@ -28,17 +28,17 @@ fn on_cpu(program: &Path, netns: &Netns, cpu: Option<usize>) -> Result<DaemonSpe
     Ok(spec.args(["-c".into(), cpu.to_string().into(), program.as_os_str().to_owned()]))
 }
 
-/// Starts Sluice with more arguments.
+/// Starts Sluice with more arguments, perhaps under a service manager.
 pub(crate) fn start_sluice(
     netns: &Netns,
     sluiced: &Path,
     args: &[String],
     cpu: Option<usize>,
+    manager: Option<&ServiceManager>,
 ) -> Result<Daemon> {
-    on_cpu(sluiced, netns, cpu)?
-        .args(["--disable-system", "-vconsole:off", "--log-file", "--pidfile"])
-        .args(args)
-        .start()
+    let spec = on_cpu(sluiced, netns, cpu)?;
+    let spec = manager.into_iter().fold(spec, DaemonSpec::manager);
+    spec.args(["--disable-system", "-vconsole:off", "--log-file", "--pidfile"]).args(args).start()
 }
 
 /// Starts a stock daemon with extra arguments and its database server, with settings of the `Open_vSwitch`
@@ -62,10 +62,12 @@ pub(crate) fn start_again(
     ended: &Daemon,
     is_ours: bool,
     cpu: usize,
+    manager: Option<&ServiceManager>,
 ) -> Result<Daemon> {
     let run = ended.rundir();
     let spec = on_cpu(program, netns, Some(cpu))?.rundir(run);
     let spec = if is_ours { spec } else { spec.args([run.db()]) };
+    let spec = manager.into_iter().fold(spec, DaemonSpec::manager);
     spec.args(["--disable-system", "-vconsole:off", "--log-file", "--pidfile"]).start()
 }
 

@@ -103,7 +103,7 @@ impl Lab {
     /// Starts Sluice, its forwarding thread on processor `cpu`.
     pub(crate) fn sluice(name: &str, sluiced: &Path, args: &[String], cpu: usize) -> Result<Lab> {
         let netns = Netns::new("lab")?;
-        let daemon = daemons::start_sluice(&netns, sluiced, args, None)?;
+        let daemon = daemons::start_sluice(&netns, sluiced, args, None, None)?;
         let mask = format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << cpu);
         daemon.ovs("ovs-vsctl", &["set", "Open_vSwitch", ".", &mask, &max_idle()])?;
         Lab::with(name, Kind::Sluice, vec![daemon], netns)

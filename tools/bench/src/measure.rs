@@ -393,7 +393,7 @@ impl<'a> Session<'a> {
     }
 
     fn build<'b>(&self, sluiced: &'b Path, ports: usize, joint: Option<Joint>) -> Build<'b> {
-        Build { sluiced, cpu: self.cpus.switch, ports, joint }
+        Build { sluiced, cpu: self.cpus.switch, ports, joint, managed: false }
     }
 
     /// Whether a side is asked for.
@@ -418,12 +418,21 @@ impl<'a> Session<'a> {
 
     /// As [`Self::instances`], of one bridge or two joined ones.
     fn joined_instances(&self, sides: &[Side], ports: usize, joint: Option<Joint>) -> Result<Vec<Instance>> {
+        self.built_instances(sides, |side| self.build(self.program(side), ports, joint))
+    }
+
+    /// As [`Self::instances`], built by `build`.
+    fn built_instances<'b>(
+        &self,
+        sides: &[Side],
+        build: impl Fn(Side) -> Build<'b>,
+    ) -> Result<Vec<Instance>> {
         let mut instances = Vec::new();
         for side in sides {
             if !self.wants_side(*side) {
                 continue;
             }
-            match Instance::start(*side, &self.build(self.program(*side), ports, joint)) {
+            match Instance::start(*side, &build(*side)) {
                 Ok(instance) => instances.push(instance),
                 Err(e) if *side == Side::Sluice => return Err(e),
                 Err(e) => skip(&side.name(), &e),
@@ -523,7 +532,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         self.progress.part(self.effort);
-        let instances = self.instances(&[Side::Sluice, Side::Before, Side::Ovs], 2)?;
+        let build = |side: Side| Build { managed: side.is_ours(), ..self.build(self.program(side), 2, None) };
+        let instances = self.built_instances(&[Side::Sluice, Side::Before, Side::Ovs], build)?;
         let (effort, quick, cpus, runs) = (self.effort, self.options.quick, self.cpus, &mut self.runs);
         let rows = pinned(cpus.generator, || restart::rows(&instances, cpus.switch, effort, quick, runs))?;
         self.done(rows);

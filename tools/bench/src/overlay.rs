@@ -176,7 +176,7 @@ impl Overlay {
         let (left, right) = wires.collect::<Result<(Vec<_>, Vec<_>)>>()?;
         let end = |net: Topology, uplinks: Vec<String>| {
             uplinks.iter().try_for_each(|uplink| net.switch.up(uplink))?;
-            let daemons = start_daemons(side, &net.switch, sluiced, None)?;
+            let daemons = start_daemons(side, &net.switch, sluiced, None, None)?;
             Ok::<_, anyhow::Error>(End { daemons, net, uplinks })
         };
         let overlay = Overlay { side, ends: [end(a, left)?, end(b, right)?] };

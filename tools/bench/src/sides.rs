@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use testkit::{Daemon, Netns, Signal, Topology, if_name, reachable};
+use testkit::{Daemon, Netns, ServiceManager, Signal, Topology, if_name, reachable};
 
 /// The bridge of every side.
 const BRIDGE: &str = "br0";
@@ -120,6 +120,7 @@ pub(crate) struct Instance {
     // Dropped before their namespaces. Locked for one call at a time.
     successor: Mutex<Option<Successor>>,
     daemons: Mutex<Vec<Daemon>>,
+    manager: Option<ServiceManager>,
     program: PathBuf,
     cpu: usize,
     pub(crate) net: Topology,
@@ -137,6 +138,8 @@ pub(crate) struct Build<'a> {
     pub(crate) ports: usize,
     /// `None`: all ports have one bridge.
     pub(crate) joint: Option<Joint>,
+    /// A service manager runs the daemon, as its unit has it.
+    pub(crate) managed: bool,
 }
 
 impl Instance {
@@ -158,11 +161,15 @@ impl Instance {
         let net = Topology::new(2)?;
         let (idle, mut ports) = idle_ports(&net.switch, build.ports.saturating_sub(2))?;
         ports.splice(0..0, net.ports().into_iter().map(str::to_string));
-        let daemons = start_daemons(side, &net.switch, build.sluiced, Some(build.cpu))?;
+        let manager = match build.managed {
+            true => Some(ServiceManager::start(&std::env::temp_dir().join(if_name("notify")))?),
+            false => None,
+        };
+        let daemons = start_daemons(side, &net.switch, build.sluiced, Some(build.cpu), manager.as_ref())?;
         let program = if side.is_ours() { build.sluiced } else { Path::new(daemons::stock()) }.to_path_buf();
         let (successor, daemons) = (Mutex::new(None), Mutex::new(daemons));
         let (joint, cpu) = (build.joint, build.cpu);
-        let instance = Instance { side, joint, successor, daemons, program, cpu, net, _idle: idle };
+        let instance = Instance { side, joint, successor, daemons, manager, program, cpu, net, _idle: idle };
         instance.configure(&ports)?;
         let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
         reachable(&a.netns, b.ipv4.into(), REACHABLE_LIMIT)
@@ -308,7 +315,8 @@ impl Instance {
             }
         }
         let (program, ours) = (&self.program, self.side.is_ours());
-        let next = daemons::start_again(&self.net.switch, program, daemon, ours, self.cpu)?;
+        let (switch, manager) = (&self.net.switch, self.manager.as_ref());
+        let next = daemons::start_again(switch, program, daemon, ours, self.cpu, manager)?;
         std::mem::replace(daemon, next).crash().map(drop)?;
         Ok(())
     }
@@ -367,8 +375,9 @@ pub(crate) fn start_daemons(
     netns: &Netns,
     sluiced: &Path,
     cpu: Option<usize>,
+    manager: Option<&ServiceManager>,
 ) -> Result<Vec<Daemon>> {
-    let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, sluiced, args, cpu)?]);
+    let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, sluiced, args, cpu, manager)?]);
     let stock = |settings: &[&str]| daemons::start_stock(netns, daemons::stock(), settings, &[], cpu);
     match side {
         Side::Sluice | Side::Before | Side::SluiceAfxdp => ours(&[]),

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,14 +15,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{ioctl_fionread, retry_on_intr};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 
+use crate::manager::Held;
 use crate::netns::Netns;
 use crate::wait::wait_for;
 
+/// First of the descriptors that a service manager passes.
+const FIRST_PASSED: i32 = 3;
 /// Default time limit of a program.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum captured output of each stream; the rest is read and dropped.
@@ -50,6 +54,7 @@ pub struct Cmd {
     input: Vec<u8>,
     limit: Duration,
     netns: Option<Netns>,
+    descriptors: Held,
 }
 
 impl Cmd {
@@ -62,7 +67,14 @@ impl Cmd {
             input: Vec::new(),
             limit: DEFAULT_LIMIT,
             netns: None,
+            descriptors: Vec::new(),
         }
+    }
+
+    /// Passes descriptors to it as a service manager does (sd_listen_fds(3)).
+    pub fn descriptors(mut self, held: Held) -> Self {
+        self.descriptors = held;
+        self
     }
 
     /// Runs it inside a namespace.
@@ -117,15 +129,28 @@ impl Cmd {
     /// # Errors
     /// If it cannot be started. (In a namespace, a missing program shows as one that ends at once.)
     pub fn spawn(&self) -> Result<Running> {
-        let mut command = match &self.netns {
-            Some(netns) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", netns.name()]).arg(&self.program);
-                command
-            }
-            None => Command::new(&self.program),
-        };
+        let mut words = Vec::new();
+        if let Some(netns) = &self.netns {
+            words.extend(["ip", "netns", "exec", netns.name()].map(OsString::from));
+        }
+        if !self.descriptors.is_empty() {
+            // The shell has the process id of the program.
+            words.extend(["sh", "-c", "LISTEN_PID=$$ exec \"$@\"", "sh"].map(OsString::from));
+        }
+        words.push(self.program.clone());
+        let mut command = Command::new(&words[0]);
+        if !self.descriptors.is_empty() {
+            let names: Vec<&str> = self.descriptors.iter().map(|(name, _)| name.as_str()).collect();
+            command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+            let mappings = self
+                .descriptors
+                .iter()
+                .zip(FIRST_PASSED..)
+                .map(|((_, fd), child_fd)| Ok(FdMapping { parent_fd: fd.try_clone()?, child_fd }));
+            command.fd_mappings(mappings.collect::<io::Result<_>>()?)?;
+        }
         command
+            .args(&words[1..])
             .args(&self.args)
             .envs(self.env.iter().cloned())
             .stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{Cmd, Output, Running, Signal};
+use crate::manager::{Held, ServiceManager};
 use crate::netns::Netns;
 use crate::ovs::RunDir;
 use crate::wait::{listens, wait_for};
@@ -31,6 +32,7 @@ pub struct DaemonSpec {
     root: Option<PathBuf>,
     rundir: RunDir,
     ready_file: Option<String>,
+    descriptors: Held,
 }
 
 /// Runs a program (`$3` and its arguments) in the root file system `$1`, which gets the run directory `$2` and the
@@ -64,6 +66,7 @@ impl DaemonSpec {
             root: None,
             rundir,
             ready_file: None,
+            descriptors: Vec::new(),
         })
     }
 
@@ -107,6 +110,12 @@ impl DaemonSpec {
         self
     }
 
+    /// Runs it under a service manager, which passes on what it holds now.
+    pub fn manager(mut self, manager: &ServiceManager) -> Self {
+        self.descriptors = manager.held();
+        self.env("NOTIFY_SOCKET", manager.path())
+    }
+
     /// Considers it ready once this file appears in the run directory, instead of its unixctl socket. A socket must accept connections: it appears before it listens, and one of a crashed daemon remains.
     pub fn ready_file(mut self, name: &str) -> Self {
         self.ready_file = Some(name.to_owned());
@@ -128,7 +137,7 @@ impl DaemonSpec {
                 .arg(self.rundir.path())
                 .arg(self.program.clone()),
         };
-        cmd = cmd.args(self.args.iter().cloned());
+        cmd = cmd.args(self.args.iter().cloned()).descriptors(self.descriptors.clone());
         if let Some(netns) = &self.netns {
             cmd = cmd.netns(netns);
         }

@@ -6,6 +6,7 @@ use crate::expect::Expected;
 use crate::key::{Key, V4_WORDS, V6_WORDS, Words};
 use crate::record::{Body, Direction, Record};
 use crate::state::State;
+use crate::tcp::BOTH_SIDES;
 use crate::tracker::{Family, Tracker, words_of};
 use dpif::CtCarry;
 use std::net::IpAddr;
@@ -68,13 +69,10 @@ struct Gist {
     deadline: u32,
 }
 
-/// States and scales of both sides of TCP, without windows, in the last packed word.
-const SIDES: u64 = 0xffff << 32 | 0xffff;
-
 impl Gist {
     fn of(body: &Body, reply: &[u64], parent: Option<&[u64]>) -> Gist {
         let Body { expires_ms, state, port, tcp: [.., tcp], labels: [high, low], skew } = *body;
-        let words = [state, port, tcp & SIDES, high, low, skew];
+        let words = [state, port, tcp & BOTH_SIDES, high, low, skew];
         let keys = reply.iter().chain(parent.unwrap_or_default()).copied();
         let hash = words
             .into_iter()
@@ -259,7 +257,11 @@ impl Walk<'_> {
             true => self.tracker.parents.find(number, orig.key()).and_then(<[u64; W]>::of),
             false => None,
         };
-        let gist = Gist::of(&body, &reply, parent.as_ref().map(|parent| parent.as_slice()));
+        let gist = match self.carry {
+            CtCarry::Kept => Gist::of(&body, &reply, parent.as_ref().map(|parent| parent.as_slice())),
+            // Each change is told.
+            CtCarry::Over => Gist::default(),
+        };
         let is_told = told.version != 0 && told.orig == orig;
         if is_told && self.carry == CtCarry::Kept && told.gist.serves_for(gist, now_ms) {
             told.version = version;

@@ -23,6 +23,7 @@ use super::ring::{self, RingRx};
 use super::rings::{self, Change, Job, NewRing, Progress, Sockets};
 use super::rx::{Setup, SocketRx};
 use super::{SystemOptions, bind, open_rx_socket, set_buffer};
+use crate::kept::Kept;
 use crate::lending::{Lending, LentGroup, LentKind, LentQueue};
 use crate::port::{RxCounters, RxMode, RxQueue};
 
@@ -71,6 +72,8 @@ pub(crate) struct GrowRx {
     retry_us: u64,
     /// Another process prepares to go on: the sockets stay.
     is_lent: bool,
+    /// The ring, while all frames come by it.
+    kept_ring: Option<Kept>,
 }
 
 impl GrowRx {
@@ -100,7 +103,7 @@ impl GrowRx {
     }
 
     fn of(plan: Plan, fd: Arc<OwnedFd>, setup: Setup, pair: Pair, ring: Option<RingRx>) -> GrowRx {
-        GrowRx {
+        let mut queue = GrowRx {
             base: SocketRx::new(fd, setup),
             phase: if ring.is_some() { Phase::Ring } else { Phase::Base },
             ring,
@@ -112,7 +115,24 @@ impl GrowRx {
             small_buffer: false,
             retry_us: 0,
             is_lent: false,
-        }
+            kept_ring: None,
+        };
+        queue.keep_ring();
+        queue
+    }
+
+    /// The kind of the base.
+    pub(super) fn base_kind(&self) -> LentKind {
+        LentKind::Growing(self.base.setup().lent(), self.pair.lend(), None)
+    }
+
+    /// Has the ring kept for the next process.
+    fn keep_ring(&mut self) {
+        self.kept_ring = self.ring.as_ref().and_then(|ring| {
+            let kind =
+                LentKind::Growing(self.base.setup().lent(), self.pair.lend(), Some(ring.slots() as u32));
+            Kept::receiving(&self.plan.name, 0, kind, ring.socket())
+        });
     }
 
     fn sockets(&self) -> Sockets {
@@ -147,6 +167,7 @@ impl GrowRx {
         let change = Arc::<Change>::default();
         if rings::submit(Job::Shrink(change.clone(), self.sockets())).is_ok() {
             self.phase = Phase::Shrinking(change);
+            self.kept_ring = None;
         }
     }
 
@@ -221,6 +242,7 @@ impl GrowRx {
         };
         if to_ring {
             self.phase = Phase::Ring;
+            self.keep_ring();
         } else {
             self.phase = Phase::Base;
             self.close_ring();

@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dpif::SystemPort;
 use libc::c_int;
 
+use crate::kept::Kept;
 use crate::lending::{LentKind, LentQueue};
 use crate::open::{OpenedPort, Opener, Opening};
 use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
@@ -150,6 +151,8 @@ struct SystemDevice {
     options: SystemOptions,
     /// Socket of the first receive queue.
     receiving: Arc<OwnedFd>,
+    /// Sockets of all receive queues, without the rings of queues that grow.
+    kept: Vec<Kept>,
 }
 
 /// Opens the receive side.
@@ -172,24 +175,37 @@ fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(Vec<Box<dyn RxQue
     }
     let sockets: Vec<_> = sockets.into_iter().map(|(fd, _)| Arc::new(fd)).collect();
     let receiving = sockets[0].clone();
-    let device = SystemDevice { name: name.to_owned(), ifindex, options: options.clone(), receiving };
+    let mut device = SystemDevice {
+        name: name.to_owned(),
+        ifindex,
+        options: options.clone(),
+        receiving,
+        kept: Vec::new(),
+    };
     let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
     let slots = slots_per_queue(options.ring_slots, count);
     if count == 1 && options.rx_method == RxMethod::Grow {
         let fd = device.receiving.clone();
         let opened = grow::GrowRx::open(name, fd, ifindex, options, slots).map_err(failed("cannot bind"))?;
         if let Some(queue) = opened {
+            device.kept.extend(Kept::receiving(name, 0, queue.base_kind(), &device.receiving));
             return Ok((vec![Box::new(queue)], device));
         }
     }
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
-    for fd in sockets {
-        queues.push(match options.rx_method {
-            RxMethod::Recvmmsg => Box::new(rx::SocketRx::new(fd, setup)),
-            RxMethod::Ring | RxMethod::Grow => {
-                Box::new(ring::RingRx::new(fd, setup, slots).map_err(failed("cannot make a receive ring"))?)
+    for (number, fd) in sockets.into_iter().enumerate() {
+        let (kind, queue): (_, Box<dyn RxQueue>) = match options.rx_method {
+            RxMethod::Recvmmsg => {
+                (LentKind::Socket(setup.lent()), Box::new(rx::SocketRx::new(fd.clone(), setup)))
             }
-        });
+            RxMethod::Ring | RxMethod::Grow => {
+                let ring = ring::RingRx::new(fd.clone(), setup, slots);
+                let ring = ring.map_err(failed("cannot make a receive ring"))?;
+                (ring.kind(), Box::new(ring))
+            }
+        };
+        device.kept.extend(Kept::receiving(name, number, kind, &fd));
+        queues.push(queue);
     }
     // Opened last: no frame arrives before the setup is complete.
     for queue in &queues {
@@ -207,6 +223,7 @@ pub(crate) fn adopt(name: &str, options: &SystemOptions, queues: Vec<LentQueue>)
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let ifindex = raw::ifindex(name)?;
     let (mut rx, mut receiving, mut vnet_hdr) = (Vec::<Box<dyn RxQueue>>::new(), None, options.vnet_hdr);
+    let mut kept = Vec::new();
     for LentQueue { kind, fds } in queues {
         for fd in &fds {
             let bound = raw::bound_ifindex(fd).map_err(failed("a lent descriptor is no packet socket"))?;
@@ -224,6 +241,7 @@ pub(crate) fn adopt(name: &str, options: &SystemOptions, queues: Vec<LentQueue>)
         if receiving.is_none() {
             (receiving, vnet_hdr) = (Some(fd.clone()), socket.vnet_hdr);
         }
+        kept.extend(Kept::receiving(name, rx.len(), kind.without_ring(), &fd));
         let setup = rx::Setup::of(socket);
         let no_ring = || failed("cannot map a lent receive ring");
         rx.push(match kind {
@@ -246,7 +264,7 @@ pub(crate) fn adopt(name: &str, options: &SystemOptions, queues: Vec<LentQueue>)
     }
     let receiving = receiving.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let options = SystemOptions { vnet_hdr, n_rxq: rx.len(), ..options.clone() };
-    let device = SystemDevice { name: name.to_owned(), ifindex, options, receiving };
+    let device = SystemDevice { name: name.to_owned(), ifindex, options, receiving, kept };
     Ok(Port::new(name, ifindex, rx, device))
 }
 
@@ -298,7 +316,7 @@ impl Drop for OwnSockets {
 
 impl PortDevice for SystemDevice {
     fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
-        let SystemDevice { name, ifindex, options, receiving } = self;
+        let SystemDevice { name, ifindex, options, receiving, .. } = self;
         let opener = queue_sockets::Opener {
             name: name.clone(),
             ifindex: *ifindex,

@@ -7,14 +7,31 @@
 //! waits for its rate does not fill the send buffer of another.
 
 use std::io;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
 
 use super::tx::Sockets;
 use super::{OwnSockets, bind, set_buffer, socket};
+use crate::kept::Kept;
 use crate::raw;
+
+/// A socket that only sends.
+pub(crate) struct SendSocket {
+    fd: Arc<OwnedFd>,
+    _kept: Option<Kept>,
+}
+
+impl Deref for SendSocket {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
 
 /// Opens sockets that send on a device.
 pub(crate) struct Opener {
@@ -25,13 +42,14 @@ pub(crate) struct Opener {
 
 impl Opener {
     /// A socket, with `virtio_net_hdr` before every frame or without; it receives nothing.
-    pub(super) fn open(&self, vnet_hdr: bool) -> io::Result<OwnedFd> {
+    pub(super) fn open(&self, vnet_hdr: bool) -> io::Result<SendSocket> {
         let failed = |what: &str| raw::context(format!("device {}: {what}", self.name));
         let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
         set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, self.buffer_bytes)
             .map_err(failed("send buffer"))?;
         bind(&fd, self.ifindex, 0).map_err(failed("cannot bind"))?;
-        Ok(fd)
+        let fd = Arc::new(fd);
+        Ok(SendSocket { _kept: Kept::sending(&self.name, &fd), fd })
     }
 
     /// Sockets of a transmit queue alone.
@@ -55,8 +73,8 @@ static SOCKETS: AtomicUsize = AtomicUsize::new(0);
 
 /// Sockets with a priority.
 struct Prioritized {
-    finished: OwnedFd,
-    unfinished: Option<OwnedFd>,
+    finished: SendSocket,
+    unfinished: Option<SendSocket>,
     /// The queue whose priority they have.
     queue: u16,
 }
@@ -158,8 +176,8 @@ impl QueueSockets {
         let none = || io::Error::other("no socket is left");
         let place = self.prioritized.len().checked_sub(1).ok_or_else(none)?;
         let sockets = &mut self.prioritized[place];
-        for fd in [Some(&sockets.finished), sockets.unfinished.as_ref()].into_iter().flatten() {
-            raw::set_option(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority(queue))?;
+        for socket in [Some(&sockets.finished), sockets.unfinished.as_ref()].into_iter().flatten() {
+            raw::set_option(&**socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority(queue))?;
         }
         sockets.queue = queue;
         Ok(place)

@@ -27,6 +27,8 @@ const SLOTS_A_BLOCK: usize = 32;
 const MAX_SLOTS: u32 = 1 << 16;
 /// Offset of `sockaddr_ll` in a slot: after `tpacket2_hdr`, aligned to 16.
 const ADDRESS_AT: usize = 32;
+/// Offset of the time of a frame in a slot: seconds, nanoseconds.
+const TIME_AT: usize = 16;
 /// Consecutive empty polls of the ring before a check of the socket's error.
 const POLLS_PER_CHECK: u32 = 32;
 
@@ -108,6 +110,31 @@ impl Ring {
         Some((status, unsafe { std::slice::from_raw_parts(self.slot(i), SLOT_BYTES) }))
     }
 
+    /// The slot of the oldest frame that waits; `None`: none waits.
+    fn oldest(&self) -> Option<usize> {
+        let is_filled = |i: usize| self.status(i).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
+        let before = |i: usize| (i + self.slots - 1) % self.slots;
+        let first = (0..self.slots).find(|i| is_filled(*i) && !is_filled(before(*i)));
+        // Only times tell where a full ring begins.
+        first.or_else(|| (0..self.slots).filter(|_| is_filled(0)).min_by_key(|i| self.time_ns(*i)))
+    }
+
+    /// The slot behind the newest frame, which may have been taken.
+    fn behind_newest(&self) -> usize {
+        let newest = (0..self.slots).max_by_key(|i| self.time_ns(*i)).filter(|i| self.time_ns(*i) > 0);
+        newest.map_or(0, |i| (i + 1) % self.slots)
+    }
+
+    /// Time of the last frame of a slot; 0 without one. The kernel may be writing it.
+    fn time_ns(&self, i: usize) -> u64 {
+        let word = |at: usize| {
+            // SAFETY: `tp_sec` and `tp_nsec` of the header in the slot, which the mapping holds; both are aligned.
+            let word = unsafe { AtomicU32::from_ptr(self.slot(i).add(at).cast::<u32>()) };
+            u64::from(word.load(Ordering::Relaxed))
+        };
+        word(TIME_AT) * 1_000_000_000 + word(TIME_AT + 4)
+    }
+
     fn give_back(&self, i: usize) {
         self.status(i).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
@@ -157,6 +184,17 @@ pub(crate) struct RingRx {
     /// Error to report at the next call, because this one returned frames.
     failed: Option<io::Error>,
     empty_looks: u32,
+    start: Start,
+}
+
+/// Knowledge of the place of the next frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The ring of a process that told nothing: long frames may wait in the socket whose slots it has returned.
+    Former,
+    /// Those are fetched. The place is a guess until its first frame.
+    Guessed,
+    Known,
 }
 
 impl RingRx {
@@ -165,13 +203,15 @@ impl RingRx {
         Ok(RingRx::of(ring, fd, setup))
     }
 
-    /// Receives by the ring of a socket that another process lends, of that number of slots.
+    /// Receives by the ring of a socket of another process, of that number of slots; without [`RxQueue::go_on_at`], from the
+    /// oldest frame in the ring on.
     pub(crate) fn adopt(fd: Arc<OwnedFd>, setup: Setup, slots: u32) -> io::Result<RingRx> {
         if !slots.is_power_of_two() || !(SLOTS_A_BLOCK as u32..=MAX_SLOTS).contains(&slots) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a ring of {slots} slots")));
         }
         let ring = Ring::map(&fd, slots as usize)?;
-        Ok(RingRx::of(ring, fd, setup))
+        let next = ring.oldest().unwrap_or_else(|| ring.behind_newest());
+        Ok(RingRx { next, start: Start::Former, ..RingRx::of(ring, fd, setup) })
     }
 
     fn of(ring: Ring, fd: Arc<OwnedFd>, setup: Setup) -> RingRx {
@@ -184,7 +224,22 @@ impl RingRx {
             pending_unwanted: false,
             failed: None,
             empty_looks: 0,
+            start: Start::Known,
         }
+    }
+
+    /// Its kind, for another process.
+    pub(super) fn kind(&self) -> LentKind {
+        LentKind::Ring(self.reader.setup.lent(), self.ring.slots as u32)
+    }
+
+    /// Fetches long frames whose slots the former process has returned. They overtake those in slots.
+    #[cold]
+    fn begin(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, most: usize) -> io::Result<()> {
+        if self.reader.read(&mut self.losses, pool, batch, most, Expected::Long)? == 0 {
+            self.start = Start::Guessed;
+        }
+        Ok(())
     }
 
     pub(super) fn socket(&self) -> &Arc<OwnedFd> {
@@ -244,6 +299,12 @@ impl RingRx {
     /// Consumes slots until `most` frames are copied or pending, or the ring is empty. Fetches consecutive
     /// long frames together.
     fn take_slots(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, most: usize) -> io::Result<()> {
+        if self.start == Start::Former {
+            self.begin(pool, batch, most)?;
+            if self.start == Start::Former {
+                return Ok(());
+            }
+        }
         let setup = self.reader.setup;
         let before = batch.len();
         // A slot is visited twice if pending frames must be fetched before it.
@@ -268,7 +329,7 @@ impl RingRx {
             }
             self.ring.give_back(at);
             self.next = (at + 1) % self.ring.slots;
-            self.empty_looks = 0;
+            (self.empty_looks, self.start) = (0, Start::Known);
         }
         self.fetch_pending(pool, batch)
     }
@@ -280,6 +341,9 @@ impl RingRx {
             return Ok(());
         }
         self.empty_looks = 0;
+        if self.start == Start::Guessed {
+            self.next = self.ring.oldest().unwrap_or(self.next);
+        }
         let mut error: c_int = 0;
         // SAFETY: the option is an integer.
         unsafe { raw::get_option(&self.reader.fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error)? };
@@ -318,7 +382,7 @@ impl RxQueue for RingRx {
     }
 
     fn lend(&mut self) -> io::Result<Lending> {
-        lent(LentKind::Ring(self.reader.setup.lent(), self.ring.slots as u32), &self.reader.fd)
+        lent(self.kind(), &self.reader.fd)
     }
 
     fn place(&self) -> u32 {
@@ -327,5 +391,6 @@ impl RxQueue for RingRx {
 
     fn go_on_at(&mut self, place: u32) {
         self.next = place as usize % self.ring.slots;
+        self.start = Start::Known;
     }
 }

@@ -29,7 +29,7 @@ use crate::finish_offloads::{exceeds_virtio, finish_offloads, split};
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
 use crate::system::OwnSockets;
-use crate::system::queue_sockets::QueueSockets;
+use crate::system::queue_sockets::{QueueSockets, SendSocket};
 
 /// Retries on a full send buffer within one batch, yielding the processor before each.
 const FULL_RETRIES: u32 = 8;
@@ -39,9 +39,9 @@ pub(crate) enum Sockets {
     /// Sockets of the queue alone.
     Own {
         /// For finished frames.
-        finished: OwnedFd,
+        finished: SendSocket,
         /// For frames with work left to the kernel.
-        unfinished: Option<OwnedFd>,
+        unfinished: Option<SendSocket>,
         /// The reservation of these sockets.
         _places: OwnSockets,
     },

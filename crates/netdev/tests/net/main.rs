@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "namespaces and poll(2)")]
 
 mod afxdp;
+mod former;
 mod growing;
 mod helpers;
 mod link;

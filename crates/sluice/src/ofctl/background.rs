@@ -126,14 +126,18 @@ impl Settings {
             false => None,
         };
         let detached = match self.monitor && LASTING.contains(&command) {
-            true => sys::monitor::monitor(
-                "ovs-ofctl",
-                detached,
-                !self.no_chdir,
-                |notice, text| self.log_for_monitor(notice, text),
-                || std::io::Error::other("it hands over to no other process"),
-            )
-            .context("cannot watch over the command")?,
+            true => {
+                sys::monitor::monitor(
+                    "ovs-ofctl",
+                    detached,
+                    !self.no_chdir,
+                    |notice, text| self.log_for_monitor(notice, text),
+                    |_| std::io::Error::other("it hands over to no other process"),
+                    Vec::new(),
+                )
+                .context("cannot watch over the command")?
+                .detached
+            }
             false => detached,
         };
         if let Some(user) = &self.user {

@@ -21,7 +21,8 @@ impl Daemon {
                     Err(format!("--user={user}: a new process would lack the powers over network devices"))
                 }
                 None => {
-                    Leaving::start(&config.program, program.as_deref(), &mut plane.switch, &mut plane.reactor)
+                    let program = (&config.program, program.as_deref());
+                    Leaving::start(program, &mut plane.switch, self.sockets.share(), &mut plane.reactor)
                 }
             };
             match started {
@@ -39,6 +40,7 @@ impl Daemon {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
                 self.service.succeeded_by(leaving.successor());
+                self.sockets.leave();
                 self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
                 Turn::DONE
             }
@@ -72,6 +74,7 @@ impl Daemon {
         {
             let clients = under_way.take_clients();
             *succession = None;
+            self.sockets.begin();
             self.plane.switch.claim(clients, &mut self.plane.reactor);
             self.claims_database = self.seeker.is_some();
             if !self.claims_database {

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -110,15 +111,15 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// Starts the successor from `program`, or from the file that this process was started from, and describes the switch to
-    /// it. `None`: a port exchanges its sockets; ask again soon.
+    /// Starts the successor from `program`, or from the file that this process was started from, and describes the switch and
+    /// the holder of sockets to it. `None`: a port exchanges its sockets; ask again soon.
     ///
     /// # Errors
     /// The switch cannot be handed over, or the program not be started; nothing has changed.
     pub(crate) fn start(
-        own: &Program,
-        program: Option<&Path>,
+        (own, program): (&Program, Option<&Path>),
         switch: &mut Switch,
+        holder: Option<&OwnedFd>,
         reactor: &mut Reactor,
     ) -> Result<Option<Leaving>, String> {
         let Some(lent) = switch.lend()? else { return Ok(None) };
@@ -158,6 +159,12 @@ impl Leaving {
         let sessions = switch.saved_sessions()?;
         let described = sessions.into_iter().try_for_each(|session| sender.add(Note::Session(session)));
         let described = described.and_then(|()| sender.flush());
+        // In a message of its own: a version that does not know it skips the descriptor too.
+        let holder = holder.map(OwnedFd::try_clone).transpose();
+        let described = described.and(holder).and_then(|holder| {
+            holder.map(Note::Holder).into_iter().try_for_each(|note| sender.add(note))?;
+            sender.flush()
+        });
         described.map_err(|e| format!("the new process takes no description: {e}"))?;
         Ok(Some(leaving))
     }

@@ -22,6 +22,8 @@ use sys::channel::{Channel, MESSAGE_MAX_BYTES, MESSAGE_MAX_FDS, Message};
 
 /// Begins a message of connections, whose rest is no text.
 const CONNECTIONS: &str = "connections\t";
+/// Word of the way to the holder of sockets.
+const HOLDER: &str = "holder";
 /// Room for connections in a message, beside the name of their datapath.
 pub(super) const CONNECTIONS_ROOM: usize = MESSAGE_MAX_BYTES / 2;
 
@@ -35,6 +37,8 @@ pub(super) enum Note {
     Datapath(String, u64),
     /// A port of the last datapath.
     Port(LentPort),
+    /// The way to the holder of sockets.
+    Holder(OwnedFd),
     /// The state file is followed from these bytes on. Ends the description of the switch.
     State(u64),
     /// The successor has the configuration, and has opened its ports.
@@ -83,6 +87,7 @@ impl fmt::Display for Note {
                 writeln!(f, "port\t{name}\t{type_name}\t{}", number.0)?;
                 queues.iter().try_for_each(|queue| writeln!(f, "queue\t{}", queue.kind))
             }
+            Note::Holder(_) => writeln!(f, "{HOLDER}"),
             Note::State(bytes) => writeln!(f, "state\t{bytes}"),
             Note::Ready => writeln!(f, "ready"),
             Note::Flow(datapath, ufid, core, key) => {
@@ -136,7 +141,9 @@ impl Note {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Note::Port(port) => port.queues.iter().flat_map(|queue| &queue.fds).map(AsFd::as_fd).collect(),
-            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) => vec![fd.as_fd()],
+            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) | Note::Holder(fd) => {
+                vec![fd.as_fd()]
+            }
             _ => Vec::new(),
         }
     }
@@ -257,6 +264,10 @@ pub(super) fn read(message: Message) -> io::Result<Vec<Note>> {
             port.queues.push(LentQueue { kind, fds });
             continue;
         }
+        if line.split('\t').next() == Some(HOLDER) {
+            notes.push(Note::Holder(fds.next().ok_or_else(|| bad(line))?));
+            continue;
+        }
         if let Some(rest) = line.strip_prefix("listener\t") {
             let target = rest.split('\t').next().unwrap_or_default().to_string();
             notes.push(Note::Listener(target, fds.next().ok_or_else(|| bad(line))?));
@@ -304,7 +315,9 @@ impl<'a> Sender<'a> {
         self.text += &line;
         match note {
             Note::Port(port) => self.fds.extend(port.queues.into_iter().flat_map(|queue| queue.fds)),
-            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) => self.fds.push(fd),
+            Note::Listener(_, fd) | Note::Client(LentClient { fd, .. }) | Note::Holder(fd) => {
+                self.fds.push(fd)
+            }
             _ => {}
         }
         Ok(())
@@ -371,6 +384,7 @@ mod tests {
             }),
             Note::Warm,
             Note::Place("x".to_string(), QueuePlace { port: DpPort(1), queue: 2, place: 3 }),
+            Note::Holder(null()),
             Note::Listener("punix:/x/y".to_string(), null()),
             Note::Change(17),
             Note::Forwarding,

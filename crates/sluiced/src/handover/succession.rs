@@ -13,9 +13,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use dpif_netdev::{Inheritance, LentPort, QueuePlace};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use sys::channel::Channel;
 use sys::confine::Kind;
+use sys::fdstore::FdStore;
 use sys::priority::{self, Lowered};
 
 /// Most flows, sessions and places kept at a time, of each.
@@ -47,6 +49,8 @@ pub(crate) struct Succession {
     inherited: Inherited,
     flows: BTreeMap<String, Vec<FormerFlow>>,
     places: BTreeMap<String, Vec<QueuePlace>>,
+    /// The way to the holder of sockets.
+    holder: Option<OwnedFd>,
     /// Sessions of link protocols at the change.
     sessions: Vec<SavedSession>,
     /// Multicast groups of bridges, in the order of the walks over them.
@@ -97,6 +101,7 @@ impl Succession {
             inherited: Inherited::default(),
             flows: BTreeMap::new(),
             places: BTreeMap::new(),
+            holder: None,
             sessions: Vec::new(),
             groups: Vec::new(),
             meters: Vec::new(),
@@ -124,6 +129,7 @@ impl Succession {
                         None => bail!("port {} came without a datapath", port.name),
                     },
                     Note::Session(session) => sessions.push(session),
+                    Note::Holder(fd) => self.holder = Some(fd),
                     Note::State(bytes) => {
                         let all = ports.into_iter().map(|(name, hash_seed, ports)| {
                             (name, InheritedDatapath { hash_seed, inheritance: Inheritance::new(ports) })
@@ -135,6 +141,11 @@ impl Succession {
                 }
             }
         }
+    }
+
+    /// The holder of the other process's sockets, once.
+    pub(crate) fn take_holder(&mut self) -> Option<FdStore> {
+        self.holder.take().map(FdStore::of)
     }
 
     /// The switch of the other process.

@@ -15,7 +15,7 @@ use super::{Files, VERSION};
 use dpif::{CtCarry, CtExport, CtImported, CtRestore, Provider};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -271,6 +271,8 @@ pub(super) struct Writing {
     /// Ends the thread: with a last writing, or at once.
     end: SyncSender<()>,
     stops: Arc<AtomicBool>,
+    /// Closed at the end of the thread.
+    ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -309,25 +311,25 @@ impl Writing {
             stops: stops.clone(),
         };
         let (end, ends) = sync_channel(1);
+        let (end_told, ended) = sync_channel(0);
         let run = move || {
             if let Err(e) = sys::priority::yield_for_good() {
                 log::warn!(target: "state", "cannot yield to the threads that forward: {e}");
             }
             sys::confine::enter(Kind::Files, writer.files.connections.parent().as_slice());
             writer.run(&ends);
+            drop(end_told);
         };
         let thread = std::thread::Builder::new().name("state_ct".into()).spawn(run)?;
-        Ok(Some(Writing { end, stops, thread: Some(thread) }))
+        Ok(Some(Writing { end, stops, ended, thread: Some(thread) }))
     }
 
     /// Writes the last changes, as far as a moment suffices, and stops.
     pub(super) fn finish(self) {
         // It takes one order.
         let _ = self.end.try_send(());
-        let until = Instant::now() + LAST_MAX;
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // Nothing is sent: the wait ends with the thread, or after this time.
+        let _ = self.ended.recv_timeout(LAST_MAX);
     }
 }
 
@@ -409,8 +411,7 @@ impl Writer {
     fn write_anew(&mut self) -> io::Result<()> {
         let (connections, next_connections) =
             (self.files.connections.clone(), self.files.next_connections.clone());
-        let _ = fs::remove_file(&next_connections);
-        let mut next = File::options().write(true).create_new(true).mode(0o600).open(&next_connections)?;
+        let mut next = super::create_own(&next_connections)?;
         next.write_all(head(&self.boot).as_bytes())?;
         self.exports.iter_mut().for_each(|(_, export)| export.begin_anew());
         match self.pass(&mut next, self.bytes_max)? {

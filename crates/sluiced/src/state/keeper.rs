@@ -10,7 +10,6 @@ use ofproto::view::{BridgeView, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -77,6 +76,7 @@ impl Keeper {
     ) -> io::Result<Keeper> {
         let shared = Arc::new(Shared::default());
         follow(&shared, backers);
+        let proof_at = is_unproved.then(|| Instant::now() + PROOF);
         let writer = Writer {
             files,
             boot: boot.to_string(),
@@ -87,8 +87,9 @@ impl Keeper {
             whole_bytes: 0,
             changes_bytes: 0,
             macs: BTreeMap::new(),
-            proof_at: is_unproved.then(|| Instant::now() + PROOF),
-            retry_at: None,
+            proof_at,
+            // The file of the last process serves until then, and the start has the processor for itself.
+            write_at: proof_at,
             grow_only: false,
         };
         let of_thread = shared.clone();
@@ -161,8 +162,8 @@ struct Writer {
     macs: BTreeMap<BridgeId, (usize, MacStats)>,
     /// Time at which restored state is proved.
     proof_at: Option<Instant>,
-    /// Time of the next attempt after a failure.
-    retry_at: Option<Instant>,
+    /// Nothing is written before: after a failure, and while restored state is not proved.
+    write_at: Option<Instant>,
     /// The file is not written anew.
     grow_only: bool,
 }
@@ -179,11 +180,10 @@ impl Writer {
                 self.file = None;
             }
             let now = Instant::now();
-            self.prove(stop);
-            if !stop && synced.is_none() && self.retry_at.is_some_and(|at| now < at) {
+            if !stop && synced.is_none() && self.write_at.is_some_and(|at| now < at) {
                 continue;
             }
-            self.retry_at = None;
+            self.write_at = None;
             let mut done = match self.file.is_none() || stop && finish {
                 true => self.write_anew(),
                 false => self.write_changes(),
@@ -193,13 +193,15 @@ impl Writer {
                 macs_at = now + MACS * (1 + written.as_ref().map_or(0, |macs| macs / MACS_A_TIME));
                 done = written.map(drop);
             }
+            // The changes of this process are in the file now.
+            self.prove(stop);
             if let Some(synced) = synced {
                 // The requester may have given up.
                 let _ = synced.send(self.bytes(&done));
             }
             if let Err(e) = done {
                 log::warn!(target: "state", "{}: {e}: the next process may start without the present rules", self.files.state.display());
-                (self.file, self.retry_at) = (None, Some(now + RETRY));
+                (self.file, self.write_at) = (None, Some(now + RETRY));
                 macs_at = now + RETRY;
             }
             if stop {
@@ -271,8 +273,7 @@ impl Writer {
     }
 
     fn write_anew_in_slices(&mut self) -> io::Result<()> {
-        let _ = fs::remove_file(&self.files.next);
-        let mut next = File::options().write(true).create_new(true).mode(0o600).open(&self.files.next)?;
+        let mut next = super::create_own(&self.files.next)?;
         let (mut text, mut meanwhile, mut bytes) = (String::new(), String::new(), 0);
         put!(text, "{MAGIC}\t{VERSION}\t{}", self.boot);
         let mut bridges = BTreeSet::new();

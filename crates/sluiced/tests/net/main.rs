@@ -34,6 +34,7 @@ mod guide;
 mod handover;
 mod helpers;
 mod idle_ports;
+mod kept;
 mod kernel;
 mod kernel_cost;
 mod kernel_ct;

@@ -205,6 +205,9 @@ const REMOVAL: Group = &[
     Always(Sysno::unlink),
 ];
 
+/// Pipes.
+const PIPES: Group = &[Always(Sysno::pipe2)];
+
 /// Processor time of the process.
 const USAGE: Group = &[Always(Sysno::getrusage)];
 
@@ -295,6 +298,8 @@ kinds! {
     };
     /// The export of connections to another process.
     Handover: Row { name: "handover", groups: &[MESSAGES, PRIORITY], capabilities: &[], files: NO_FILES };
+    /// Packet sockets that are kept for the next process: the thread tells their holder, and closes those that are kept no longer.
+    Kept: Row { name: "kept", groups: &[MESSAGES, PIPES], capabilities: &[], files: NO_FILES };
     /// The return of all threads to their priority.
     Priority: Row {
         name: "priority",
@@ -328,7 +333,7 @@ impl Kind {
 
     /// Whether its threads start others, of the same kind.
     pub(super) fn starts_threads(self) -> bool {
-        matches!(self, Kind::Translation | Kind::KernelTranslation)
+        matches!(self, Kind::Translation | Kind::KernelTranslation | Kind::Kept)
     }
 
     /// All calls of its threads, but for those that make threads.

@@ -121,9 +121,9 @@ impl Programs<'_> {
     fn start(&self, side: Side, netns: &Netns) -> Result<Vec<Daemon>> {
         let cpu = Some(self.cpus.switch);
         Ok(match side {
-            Side::Sluice => vec![daemons::start_sluice(netns, self.sluiced, &[], cpu)?],
+            Side::Sluice => vec![daemons::start_sluice(netns, self.sluiced, &[], cpu, None)?],
             Side::Before => {
-                vec![daemons::start_sluice(netns, self.before.context("no other build")?, &[], cpu)?]
+                vec![daemons::start_sluice(netns, self.before.context("no other build")?, &[], cpu, None)?]
             }
             Side::Ovs => daemons::start_stock(netns, daemons::stock(), &[], &[], cpu)?,
             _ => bail!("{}: not measured by its first packets", side.name()),

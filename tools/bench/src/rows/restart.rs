@@ -32,7 +32,11 @@ pub(crate) fn rows(
     }
     let kinds = [
         ("restart", "a planned restart (Sluice: handover; others: exit and start)", Restart::Planned),
-        ("restart-kill", "kill -9 and a start", Restart::Kill),
+        (
+            "restart-kill",
+            "kill -9 and a start (Sluice: by a service manager that keeps its sockets)",
+            Restart::Kill,
+        ),
     ];
     let all: Vec<&Instance> = instances.iter().collect();
     let rows = kinds.map(|(id, what, how)| -> Result<Row> {

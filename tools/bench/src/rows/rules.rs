@@ -45,7 +45,7 @@ impl RuleSide {
     /// Starts it in a namespace; the daemon is first.
     pub(super) fn start(&self, netns: &Netns) -> Result<Vec<Daemon>> {
         match self {
-            RuleSide::Sluice(_, program) => Ok(vec![daemons::start_sluice(netns, program, &[], None)?]),
+            RuleSide::Sluice(_, program) => Ok(vec![daemons::start_sluice(netns, program, &[], None, None)?]),
             RuleSide::Ovs => daemons::start_stock(netns, daemons::stock(), &[], &[], None),
         }
     }

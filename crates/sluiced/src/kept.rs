@@ -1,0 +1,245 @@
+//! Packet sockets that outlive this process, with a holder ([`sys::fdstore`]): the service manager, or the monitor.
+//!
+//! The thread `kept` tells the holder, in the order of the events. A socket that is kept no longer is closed here, once the holder
+//! has closed its descriptor: the kernel has the one who closes it last wait for a grace period, and that must not be the manager.
+
+use crate::switch::Switch;
+use dpif_netdev::Inheritance;
+use netdev::Keeper;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use sync::{Mutex, lock};
+use sys::confine::Kind;
+use sys::fdstore::{FdStore, Stored};
+
+/// Longest wait for the holder. After one that takes no message nothing more is kept.
+const HOLDER_MAX: Duration = Duration::from_secs(5);
+/// Threads that close sockets, and sockets of each at least.
+const CLOSERS: usize = 64;
+const SOCKETS_A_CLOSER: usize = 4;
+/// Longest wait for the end, in which sockets are closed.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// An event for the thread.
+enum Event {
+    Keep {
+        name: String,
+        id: u64,
+        fd: Arc<OwnedFd>,
+    },
+    Forget {
+        name: String,
+        id: u64,
+    },
+    /// Close descriptors of the last process.
+    Close(Vec<OwnedFd>),
+    /// Tell the holder from now on: this process has the role.
+    Begin,
+    /// Tell it nothing more: another process has the sockets.
+    Leave,
+    End,
+}
+
+/// The way to the thread.
+#[derive(Clone)]
+struct Events(Arc<Mutex<Sender<Event>>>);
+
+impl Events {
+    fn send(&self, event: Event) {
+        // A thread that has ended keeps nothing.
+        let _ = lock(&self.0).send(event);
+    }
+}
+
+impl Keeper for Events {
+    fn keep(&self, name: &str, id: u64, fd: &Arc<OwnedFd>) {
+        self.send(Event::Keep { name: name.to_owned(), id, fd: fd.clone() });
+    }
+
+    fn forget(&self, name: &str, id: u64) {
+        self.send(Event::Forget { name: name.to_owned(), id });
+    }
+}
+
+/// Sockets of the last process, and the thread that has those of this one kept. Without a holder it does nothing.
+#[derive(Default)]
+pub(crate) struct KeptSockets {
+    events: Option<Events>,
+    /// A further way to the holder, for a successor.
+    share: Option<OwnedFd>,
+    /// Closed at the end of the thread.
+    ended: Option<Receiver<()>>,
+    left: Inheritance,
+    /// Ports are open: what they did not take is closed.
+    is_settled: bool,
+}
+
+impl KeptSockets {
+    /// Takes what the last process left, and has the sockets of all ports kept. A successor begins with [`KeptSockets::begin`].
+    pub(crate) fn start(store: Option<FdStore>, stored: Vec<Stored>, is_successor: bool) -> KeptSockets {
+        let Some(store) = store else { return KeptSockets::default() };
+        let share = store.share().ok();
+        let names = stored.iter().map(|stored| stored.name.clone()).collect();
+        let (queues, others) = netdev::queues_of(stored.into_iter().map(|Stored { name, fd }| (name, fd)));
+        if !others.is_empty() {
+            log::warn!(target: "kept", "descriptors of no whole port are closed: {}", others.join(", "));
+        }
+        if !queues.is_empty() {
+            log::info!(target: "kept", "frames of {} ports waited since the end of the last process", queues.len());
+        }
+        let (sender, receiver) = channel();
+        let (end_told, ended) = channel::<()>();
+        let thread = Thread { store, tells: !is_successor, names: BTreeMap::new(), unwanted: Vec::new() };
+        let run = move || {
+            sys::confine::enter(Kind::Kept, &[]);
+            thread.run(names, &receiver);
+            drop(end_told);
+        };
+        if let Err(e) = std::thread::Builder::new().name("kept".to_string()).spawn(run) {
+            log::error!(target: "kept", "sockets end with this process: {e}");
+            return KeptSockets::default();
+        }
+        let events = Events(Arc::new(Mutex::new(sender)));
+        netdev::set_keeper(Box::new(events.clone()));
+        let left = Inheritance::of_ended(queues);
+        KeptSockets { events: Some(events), share, ended: Some(ended), left, is_settled: is_successor }
+    }
+
+    /// Receive queues of the last process.
+    pub(crate) fn left(&self) -> &Inheritance {
+        &self.left
+    }
+
+    /// All ports are open: has them receive, and closes sockets that they did not take.
+    pub(crate) fn settle(&mut self, switch: &Switch) {
+        if !std::mem::replace(&mut self.is_settled, true) {
+            switch.begin_receiving();
+            self.send(Event::Close(self.left.take_left().into_iter().flat_map(|queue| queue.fds).collect()));
+        }
+    }
+
+    /// The way to the holder, for a successor.
+    pub(crate) fn share(&self) -> Option<&OwnedFd> {
+        self.share.as_ref()
+    }
+
+    /// The process before has ended.
+    pub(crate) fn begin(&self) {
+        self.send(Event::Begin);
+    }
+
+    /// A successor has the sockets.
+    pub(crate) fn leave(&self) {
+        self.send(Event::Leave);
+    }
+
+    /// Has closed sockets closed by the end of this process, not by the holder.
+    pub(crate) fn end(self) {
+        self.send(Event::End);
+        if let Some(Err(RecvTimeoutError::Timeout)) = self.ended.map(|ended| ended.recv_timeout(END_MAX)) {
+            log::warn!(target: "kept", "sockets are not closed yet");
+        }
+    }
+
+    fn send(&self, event: Event) {
+        if let Some(events) = &self.events {
+            events.send(event);
+        }
+    }
+}
+
+/// State of the thread.
+struct Thread {
+    store: FdStore,
+    /// The holder gets messages.
+    tells: bool,
+    /// Sockets that are kept, by name, with the calls that had them kept.
+    names: BTreeMap<String, (u64, Arc<OwnedFd>)>,
+    /// The holder closes its descriptors of these.
+    unwanted: Vec<Arc<OwnedFd>>,
+}
+
+impl Thread {
+    /// Carries out events until the end. The sockets that this process takes over get their names anew.
+    fn run(mut self, former: Vec<String>, events: &Receiver<Event>) {
+        for name in former {
+            self.tell(|store| store.remove(&name, HOLDER_MAX));
+        }
+        while let Ok(event) = events.recv() {
+            let mut is_last = self.take(event);
+            while let Ok(event) = events.try_recv() {
+                is_last |= self.take(event);
+            }
+            self.close_unwanted();
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Carries out an event; whether it is the last one.
+    fn take(&mut self, event: Event) -> bool {
+        match event {
+            Event::Keep { name, id, fd } => {
+                if let Some((_, old)) = self.names.remove(&name) {
+                    self.tell(|store| store.remove(&name, HOLDER_MAX));
+                    self.unwanted.push(old);
+                }
+                self.tell(|store| store.put(&name, fd.as_fd(), HOLDER_MAX));
+                self.names.insert(name, (id, fd));
+            }
+            Event::Forget { name, id } => {
+                if self.names.get(&name).is_some_and(|(newest, _)| *newest == id) {
+                    self.tell(|store| store.remove(&name, HOLDER_MAX));
+                    self.unwanted.extend(self.names.remove(&name).map(|(_, fd)| fd));
+                }
+            }
+            Event::Close(fds) => self.unwanted.extend(fds.into_iter().map(Arc::new)),
+            Event::Begin => {
+                self.tells = true;
+                let all: Vec<_> =
+                    self.names.iter().map(|(name, (_, fd))| (name.clone(), fd.clone())).collect();
+                for (name, fd) in all {
+                    // The process before had it kept under that name too.
+                    self.tell(|store| store.remove(&name, HOLDER_MAX));
+                    self.tell(|store| store.put(&name, fd.as_fd(), HOLDER_MAX));
+                }
+            }
+            Event::Leave => self.tells = false,
+            Event::End => return true,
+        }
+        false
+    }
+
+    /// Sends to the holder, if that gets messages.
+    fn tell(&mut self, send: impl FnOnce(&FdStore) -> io::Result<()>) {
+        if self.tells
+            && let Err(e) = send(&self.store)
+        {
+            log::warn!(target: "kept", "the holder of sockets takes no message: {e}; sockets end with this process");
+            self.tells = false;
+        }
+    }
+
+    fn close_unwanted(&mut self) {
+        if self.unwanted.is_empty() {
+            return;
+        }
+        self.tell(|store| store.barrier(HOLDER_MAX));
+        let mut left = std::mem::take(&mut self.unwanted);
+        let share = left.len().div_ceil(CLOSERS).max(SOCKETS_A_CLOSER);
+        std::thread::scope(|scope| {
+            while left.len() > share {
+                let part = left.split_off(left.len() - share);
+                let closer = std::thread::Builder::new().name("kept".to_string());
+                // Without a thread they are closed here.
+                let _ = closer.spawn_scoped(scope, move || drop(part));
+            }
+        });
+        drop(left);
+    }
+}
