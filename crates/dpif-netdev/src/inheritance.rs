@@ -43,6 +43,8 @@ struct Inherited {
     is_waiting: bool,
     /// Queues by port that a process left at its end.
     left: BTreeMap<String, Vec<LentQueue>>,
+    /// Such queues that no port will have.
+    refused: Vec<LentQueue>,
     /// The first port that could not be opened by its lent queues.
     fault: Option<String>,
 }
@@ -78,14 +80,27 @@ impl Inheritance {
 
     /// The queues of such a port, once, if they have that number.
     pub(crate) fn left_queues(&self, name: &str, count: usize) -> Option<Vec<LentQueue>> {
-        let queues = lock(self.0.as_ref()?).left.remove(name)?;
-        (queues.len() == count).then_some(queues)
+        let mut all = lock(self.0.as_ref()?);
+        let queues = all.left.remove(name)?;
+        if queues.len() == count {
+            return Some(queues);
+        }
+        all.refused.extend(queues);
+        None
+    }
+
+    /// No port takes queues that an ended process left.
+    pub fn distrust(&self) {
+        if let Some(all) = &self.0 {
+            let all = &mut *lock(all);
+            all.refused.extend(std::mem::take(&mut all.left).into_values().flatten());
+        }
     }
 
     /// The queues that no port has taken, for their end.
     pub fn take_left(&self) -> Vec<LentQueue> {
-        let left = self.0.as_ref().map(|all| std::mem::take(&mut lock(all).left));
-        left.into_iter().flatten().flat_map(|(_, queues)| queues).collect()
+        self.distrust();
+        self.0.as_ref().map(|all| std::mem::take(&mut lock(all).refused)).unwrap_or_default()
     }
 
     /// Whether receive queues wait until the datapath has all its ports: for the change, or because frames are in them that would

@@ -301,6 +301,7 @@ impl PmdPool {
         let fleet = self.fleet(running, ports, plan);
         let mut taken = placement.take_port(&fleet, port);
         taken.extend(self.cores.main.take(port));
+        taken.extend(s.held.iter_mut().flat_map(|held| held.extract_if(.., |rx| rx.port == port)));
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
         let retired = open.retired.get_or_insert_default();
         taken.iter().for_each(|rx| rx.add_losses(retired));

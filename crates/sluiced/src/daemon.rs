@@ -352,8 +352,8 @@ impl Daemon {
             self.succeed(config, succession)?;
             self.plane.loop_times.end(Part::Takeover);
             // A successor is not the service before it has the role.
+            self.sockets.settle(&self.plane.switch, is_ready);
             if is_ready && succession.is_none() {
-                self.sockets.settle(&self.plane.switch);
                 self.service.ready();
                 if let Some(detached) = detached.take() {
                     detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;

@@ -11,13 +11,15 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sync::{Mutex, lock};
 use sys::confine::Kind;
-use sys::fdstore::{FdStore, Stored};
+use sys::fdstore::{FdStore, NAMES_MAX_BYTES, STORED_MAX, Stored};
 
-/// Longest wait for the holder. After one that takes no message nothing more is kept.
+/// Longest wait for the holder.
 const HOLDER_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for the ports of sockets that the last process left.
+const LEFT_MAX: Duration = Duration::from_secs(10);
 /// Threads that close sockets, and sockets of each at least.
 const CLOSERS: usize = 64;
 const SOCKETS_A_CLOSER: usize = 4;
@@ -39,8 +41,8 @@ enum Event {
     Close(Vec<OwnedFd>),
     /// Tell the holder from now on: this process has the role.
     Begin,
-    /// Tell it nothing more: another process has the sockets.
-    Leave,
+    /// Have it hold nothing more: another process has the sockets. Answered once that is so.
+    Leave(Sender<()>),
     End,
 }
 
@@ -66,7 +68,6 @@ impl Keeper for Events {
 }
 
 /// Sockets of the last process, and the thread that has those of this one kept. Without a holder it does nothing.
-#[derive(Default)]
 pub(crate) struct KeptSockets {
     events: Option<Events>,
     /// A further way to the holder, for a successor.
@@ -74,8 +75,17 @@ pub(crate) struct KeptSockets {
     /// Closed at the end of the thread.
     ended: Option<Receiver<()>>,
     left: Inheritance,
+    /// End of the wait for ports.
+    until: Instant,
     /// Ports are open: what they did not take is closed.
     is_settled: bool,
+}
+
+impl Default for KeptSockets {
+    fn default() -> KeptSockets {
+        let left = Inheritance::default();
+        KeptSockets { events: None, share: None, ended: None, left, until: Instant::now(), is_settled: true }
+    }
 }
 
 impl KeptSockets {
@@ -85,15 +95,20 @@ impl KeptSockets {
         let share = store.share().ok();
         let names = stored.iter().map(|stored| stored.name.clone()).collect();
         let (queues, others) = netdev::queues_of(stored.into_iter().map(|Stored { name, fd }| (name, fd)));
-        if !others.is_empty() {
-            log::warn!(target: "kept", "descriptors of no whole port are closed: {}", others.join(", "));
-        }
         if !queues.is_empty() {
             log::info!(target: "kept", "frames of {} ports waited since the end of the last process", queues.len());
         }
         let (sender, receiver) = channel();
         let (end_told, ended) = channel::<()>();
-        let thread = Thread { store, tells: !is_successor, names: BTreeMap::new(), unwanted: Vec::new() };
+        let thread = Thread {
+            store,
+            tells: !is_successor,
+            names: BTreeMap::new(),
+            names_bytes: 0,
+            is_full: false,
+            untold: Vec::new(),
+            unwanted: others.into_iter().map(Arc::new).collect(),
+        };
         let run = move || {
             sys::confine::enter(Kind::Kept, &[]);
             thread.run(names, &receiver);
@@ -106,7 +121,8 @@ impl KeptSockets {
         let events = Events(Arc::new(Mutex::new(sender)));
         netdev::set_keeper(Box::new(events.clone()));
         let left = Inheritance::of_ended(queues);
-        KeptSockets { events: Some(events), share, ended: Some(ended), left, is_settled: is_successor }
+        let until = Instant::now() + LEFT_MAX;
+        KeptSockets { events: Some(events), share, ended: Some(ended), left, until, is_settled: is_successor }
     }
 
     /// Receive queues of the last process.
@@ -114,9 +130,11 @@ impl KeptSockets {
         &self.left
     }
 
-    /// All ports are open: has them receive, and closes sockets that they did not take.
-    pub(crate) fn settle(&mut self, switch: &Switch) {
-        if !std::mem::replace(&mut self.is_settled, true) {
+    /// Has ports receive, and closes sockets that they did not take: once all ports are open, or are not for long, so that the
+    /// frames in the sockets are stale.
+    pub(crate) fn settle(&mut self, switch: &Switch, is_ready: bool) {
+        if !self.is_settled && (is_ready || Instant::now() >= self.until) {
+            self.is_settled = true;
             switch.begin_receiving();
             self.send(Event::Close(self.left.take_left().into_iter().flat_map(|queue| queue.fds).collect()));
         }
@@ -132,9 +150,14 @@ impl KeptSockets {
         self.send(Event::Begin);
     }
 
-    /// A successor has the sockets.
+    /// A successor has the sockets. Call it before that is the service: a manager may listen to that alone then.
     pub(crate) fn leave(&self) {
-        self.send(Event::Leave);
+        if self.events.is_some() {
+            let (done, is_done) = channel();
+            self.send(Event::Leave(done));
+            // A thread that has ended holds nothing.
+            let _ = is_done.recv_timeout(HOLDER_MAX);
+        }
     }
 
     /// Has closed sockets closed by the end of this process, not by the holder.
@@ -159,6 +182,12 @@ struct Thread {
     tells: bool,
     /// Sockets that are kept, by name, with the calls that had them kept.
     names: BTreeMap<String, (u64, Arc<OwnedFd>)>,
+    /// Bytes of the names, with a separator each.
+    names_bytes: usize,
+    /// There was no room for a socket.
+    is_full: bool,
+    /// Names whose removal the holder has not taken yet.
+    untold: Vec<String>,
     /// The holder closes its descriptors of these.
     unwanted: Vec<Arc<OwnedFd>>,
 }
@@ -166,9 +195,8 @@ struct Thread {
 impl Thread {
     /// Carries out events until the end. The sockets that this process takes over get their names anew.
     fn run(mut self, former: Vec<String>, events: &Receiver<Event>) {
-        for name in former {
-            self.tell(|store| store.remove(&name, HOLDER_MAX));
-        }
+        former.into_iter().for_each(|name| self.remove(name));
+        self.close_unwanted();
         while let Ok(event) = events.recv() {
             let mut is_last = self.take(event);
             while let Ok(event) = events.try_recv() {
@@ -184,43 +212,91 @@ impl Thread {
     /// Carries out an event; whether it is the last one.
     fn take(&mut self, event: Event) -> bool {
         match event {
-            Event::Keep { name, id, fd } => {
-                if let Some((_, old)) = self.names.remove(&name) {
-                    self.tell(|store| store.remove(&name, HOLDER_MAX));
-                    self.unwanted.push(old);
-                }
-                self.tell(|store| store.put(&name, fd.as_fd(), HOLDER_MAX));
-                self.names.insert(name, (id, fd));
-            }
+            Event::Keep { name, id, fd } => self.keep(name, id, fd),
             Event::Forget { name, id } => {
                 if self.names.get(&name).is_some_and(|(newest, _)| *newest == id) {
-                    self.tell(|store| store.remove(&name, HOLDER_MAX));
-                    self.unwanted.extend(self.names.remove(&name).map(|(_, fd)| fd));
+                    self.forget(name);
                 }
             }
             Event::Close(fds) => self.unwanted.extend(fds.into_iter().map(Arc::new)),
             Event::Begin => {
-                self.tells = true;
-                let all: Vec<_> =
-                    self.names.iter().map(|(name, (_, fd))| (name.clone(), fd.clone())).collect();
-                for (name, fd) in all {
-                    // The process before had it kept under that name too.
-                    self.tell(|store| store.remove(&name, HOLDER_MAX));
-                    self.tell(|store| store.put(&name, fd.as_fd(), HOLDER_MAX));
+                (self.tells, self.names_bytes) = (true, 0);
+                for (name, (id, fd)) in std::mem::take(&mut self.names) {
+                    self.keep(name, id, fd);
                 }
             }
-            Event::Leave => self.tells = false,
+            Event::Leave(done) => {
+                for name in self.names.keys().cloned().collect::<Vec<_>>() {
+                    self.remove(name);
+                }
+                self.barrier();
+                self.tells = false;
+                // The main loop may wait no longer.
+                let _ = done.send(());
+            }
             Event::End => return true,
         }
         false
     }
 
-    /// Sends to the holder, if that gets messages.
-    fn tell(&mut self, send: impl FnOnce(&FdStore) -> io::Result<()>) {
-        if self.tells
-            && let Err(e) = send(&self.store)
+    fn keep(&mut self, name: String, id: u64, fd: Arc<OwnedFd>) {
+        if self.names.contains_key(&name) {
+            self.forget(name.clone());
+        }
+        self.names_bytes += name.len() + 1;
+        let has_room = self.names.len() < STORED_MAX && self.names_bytes <= NAMES_MAX_BYTES;
+        if !has_room && !std::mem::replace(&mut self.is_full, true) {
+            log::warn!(target: "kept", "sockets of {} names are kept, the others end with this process", self.names.len());
+        }
+        if has_room
+            && self.tells
+            && let Err(e) = self.store.put(&name, fd.as_fd(), HOLDER_MAX)
         {
-            log::warn!(target: "kept", "the holder of sockets takes no message: {e}; sockets end with this process");
+            log::warn!(target: "kept", "{name}: ends with this process: {e}");
+            self.note(&e);
+        }
+        self.names.insert(name, (id, fd));
+    }
+
+    fn forget(&mut self, name: String) {
+        if let Some((_, fd)) = self.names.remove(&name) {
+            self.names_bytes = self.names_bytes.saturating_sub(name.len() + 1);
+            self.unwanted.push(fd);
+            self.remove(name);
+        }
+    }
+
+    /// Has the holder close its descriptor of a name, now or once it takes messages again.
+    fn remove(&mut self, name: String) {
+        self.untold.push(name);
+        while self.tells
+            && let Some(name) = self.untold.last()
+        {
+            match self.store.remove(name, HOLDER_MAX) {
+                Ok(()) => drop(self.untold.pop()),
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => return,
+                Err(e) => {
+                    self.untold.pop();
+                    self.note(&e);
+                }
+            }
+        }
+    }
+
+    /// Waits until the holder has closed its descriptors.
+    fn barrier(&mut self) {
+        if self.tells
+            && let Err(e) = self.store.barrier(HOLDER_MAX)
+        {
+            self.note(&e);
+        }
+    }
+
+    /// Tells a holder that is gone no more.
+    fn note(&mut self, error: &io::Error) {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected};
+        if matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected) {
+            log::warn!(target: "kept", "the holder of sockets is gone: {error}; sockets end with this process");
             self.tells = false;
         }
     }
@@ -229,7 +305,7 @@ impl Thread {
         if self.unwanted.is_empty() {
             return;
         }
-        self.tell(|store| store.barrier(HOLDER_MAX));
+        self.barrier();
         let mut left = std::mem::take(&mut self.unwanted);
         let share = left.len().div_ceil(CLOSERS).max(SOCKETS_A_CLOSER);
         std::thread::scope(|scope| {

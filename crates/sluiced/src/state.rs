@@ -83,6 +83,8 @@ pub(crate) struct State {
     /// Bridges of the last process that none of this one has taken yet.
     saved: BTreeMap<String, SavedBridge>,
     has_restored: bool,
+    /// The last process left receive queues.
+    has_queues: bool,
     /// Connections of the last process, and the datapaths that have theirs.
     former: Option<(Former, BTreeSet<String>)>,
     /// Threads that restore them.
@@ -109,12 +111,13 @@ pub(crate) struct Taken {
 }
 
 impl State {
-    /// Reads the state that the last process left in `run_dir`. Its receive queues are state too.
+    /// Reads the state that the last process left in `run_dir`. Its receive queues are state too: after one that ended by its state
+    /// they are not used.
     pub(crate) fn open(run_dir: &Path, name: &str, queues: &Inheritance) -> State {
         let files = Files::of(run_dir, name);
         let boot = boot_id();
         if files.mark.exists() {
-            queues.take_left();
+            queues.distrust();
         }
         let saved = match read(&files, &boot) {
             Ok(saved) => saved,
@@ -129,11 +132,8 @@ impl State {
             None
         });
         let former = former.map(|former| (former, BTreeSet::new()));
-        let mut state = State { former, readers, ..State::new(files, boot, saved) };
-        if queues.has_left() {
-            note_restored(&mut state.has_restored, &state.files);
-        }
-        state
+        let has_queues = queues.has_left();
+        State { former, readers, has_queues, ..State::new(files, boot, saved) }
     }
 
     fn new(files: Files, boot: String, saved: BTreeMap<String, SavedBridge>) -> State {
@@ -142,6 +142,7 @@ impl State {
             boot,
             saved,
             has_restored: false,
+            has_queues: false,
             former: None,
             readers: Arc::default(),
             macs: BTreeMap::new(),
@@ -265,6 +266,9 @@ impl State {
         }
         (self.saved, self.macs, self.former) = (BTreeMap::new(), BTreeMap::new(), None);
         self.is_discarded = false;
+        if std::mem::take(&mut self.has_queues) {
+            note_restored(&mut self.has_restored, &self.files);
+        }
         // One thread writes the file at a time.
         self.connections = None;
         self.connections =

@@ -18,12 +18,15 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::channel::{Channel, Message};
 
-/// Most descriptors that a monitor holds: a ring and a socket for each port of a large switch.
-pub const STORED_MAX: usize = 1 << 15;
+/// Most descriptors that are held: their names have no more room.
+pub const STORED_MAX: usize = 4096;
 /// Most bytes of a name, for service managers.
 pub const NAME_MAX_BYTES: usize = 255;
 /// First descriptor of sd_listen_fds(3).
 const FIRST: RawFd = 3;
+
+/// Most bytes of all names together: they are one string of the environment (execve(2), `MAX_ARG_STRLEN`).
+pub const NAMES_MAX_BYTES: usize = 100 << 10;
 
 const STORE: &str = "FDSTORE=1";
 const REMOVE: &str = "FDSTOREREMOVE=1";
@@ -192,7 +195,10 @@ pub fn inherited() -> Vec<Stored> {
 /// # Errors
 /// No descriptor is left.
 pub fn pass_on(command: &mut Command, stored: &[Stored]) -> io::Result<()> {
-    let names: Vec<&str> = stored.iter().map(|stored| stored.name.as_str()).collect();
+    let names = stored.iter().map(|stored| stored.name.as_str()).collect::<Vec<_>>().join(":");
+    if names.len() > NAMES_MAX_BYTES {
+        return Err(io::Error::other(format!("names of descriptors take {} bytes", names.len())));
+    }
     let end = FIRST + stored.len() as RawFd;
     // Above the numbers that they are to get, so that none is overwritten.
     let all: Vec<OwnedFd> = stored
@@ -202,7 +208,7 @@ pub fn pass_on(command: &mut Command, stored: &[Stored]) -> io::Result<()> {
     command
         .env("LISTEN_PID", std::process::id().to_string())
         .env("LISTEN_FDS", all.len().to_string())
-        .env("LISTEN_FDNAMES", names.join(":"));
+        .env("LISTEN_FDNAMES", names);
     let number = move || {
         for (fd, number) in all.iter().zip(FIRST..) {
             // SAFETY: a call that touches no memory of this process.

@@ -8,7 +8,7 @@
 //! files, locks or threads of the daemon.
 
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -124,13 +124,16 @@ pub fn monitor(
         let healthy =
             if crashes == 0 { "healthy".to_string() } else { format!("{crashes} crashes: {last_crash}") };
         title.set(&format!("{name}: monitoring pid {child} ({healthy})"));
-        let started = !in_background || is_ready(&wait);
-        drop(wait);
+        let mut holding = Holding::new(child, channel);
+        if in_background {
+            holding.hold_until(&mut holder, Some(&wait));
+        }
+        let started = !in_background || is_ready(wait);
         if let Some(outer) = outer.take_if(|_| started) {
             outer.ready(change_directory)?;
         }
         let show = |pid| title.set(&format!("{name}: monitoring pid {pid} ({healthy})"));
-        let (last, end) = await_last(child, &channel, &mut holder, show)?;
+        let (last, end) = await_last(child, holding, &mut holder, show)?;
         has_successor |= last != child;
         let child = last;
         let (ended, is_crash) = end.told(child);
@@ -173,9 +176,9 @@ fn pause(since_restart: Option<Duration>) -> Option<Duration> {
 }
 
 /// Waits until a daemon reports ready; `false` if it ends before.
-fn is_ready(wait: &OwnedFd) -> bool {
+fn is_ready(wait: OwnedFd) -> bool {
     loop {
-        match rustix::io::read(wait, &mut [0]) {
+        match rustix::io::read(&wait, &mut [0]) {
             Ok(count) => return count == 1,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,
@@ -186,16 +189,17 @@ fn is_ready(wait: &OwnedFd) -> bool {
 /// Waits for the end of a daemon, or of the last of its successors; `show` shows their process ids.
 fn await_last(
     child: libc::pid_t,
-    channel: &Channel,
+    mut holding: Holding,
     holder: &mut Holder,
     mut show: impl FnMut(libc::pid_t),
 ) -> io::Result<(libc::pid_t, End)> {
-    hold(child, channel, holder);
+    holding.hold_until(holder, None);
     let (mut child, mut end) = (child, await_end(child)?);
     while let End::Exited(HANDED_OVER) = end {
         child = next_child().unwrap_or(ANY_CHILD);
         show(child);
-        hold(child, channel, holder);
+        holding.follow(child);
+        holding.hold_until(holder, None);
         end = match await_end(child) {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => End::Exited(0),
             other => other?,
@@ -211,28 +215,59 @@ fn next_child() -> Option<libc::pid_t> {
     children.split_whitespace().find_map(|pid| pid.parse().ok())
 }
 
-/// Holds descriptors for a daemon until it ends. Without pidfd_open(2), Linux 5.3, none are held.
-fn hold(child: libc::pid_t, channel: &Channel, holder: &mut Holder) {
-    let pid = Pid::from_raw(child).filter(|_| child > 0);
-    let Some(Ok(ended)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
-    loop {
-        let fds = &mut [PollFd::new(&ended, PollFlags::IN), PollFd::new(channel, PollFlags::IN)];
-        match poll(fds, None) {
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(_) => return,
+/// Holds descriptors for a daemon while it runs.
+struct Holding {
+    /// Readable at its end. Without pidfd_open(2), Linux 5.3, none are held.
+    ended: Option<OwnedFd>,
+    /// Its messages, until nobody has the other end.
+    channel: Option<Channel>,
+}
+
+impl Holding {
+    fn new(child: libc::pid_t, channel: Channel) -> Holding {
+        let mut holding = Holding { ended: None, channel: Some(channel) };
+        holding.follow(child);
+        holding
+    }
+
+    /// The daemon is another process now.
+    fn follow(&mut self, child: libc::pid_t) {
+        let pid = Pid::from_raw(child).filter(|_| child > 0);
+        self.ended = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        if self.ended.is_none() {
+            // Nobody reads the messages.
+            self.channel = None;
         }
-        let has_ended = !fds[0].revents().is_empty();
-        // Messages before the end count.
-        while let Ok(message) = channel.receive(Duration::ZERO) {
-            match message {
-                Some(message) => holder.take(message),
-                // Nobody has the other end.
-                None => return,
+    }
+
+    /// Carries out messages until the daemon ends, or `other` is readable.
+    fn hold_until(&mut self, holder: &mut Holder, other: Option<&OwnedFd>) {
+        let Some(ended) = &self.ended else { return };
+        loop {
+            let fds: Vec<&dyn AsFd> = [Some(ended as &dyn AsFd), other.map(|fd| fd as &dyn AsFd)]
+                .into_iter()
+                .chain([self.channel.as_ref().map(|channel| channel as &dyn AsFd)])
+                .flatten()
+                .collect();
+            let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+            match poll(&mut polled, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
             }
-        }
-        if has_ended {
-            return;
+            let others = 1 + usize::from(other.is_some());
+            let is_over = polled[..others].iter().any(|fd| !fd.revents().is_empty());
+            // Messages before the end count.
+            while let Some(Ok(message)) = self.channel.as_ref().map(|channel| channel.receive(Duration::ZERO))
+            {
+                match message {
+                    Some(message) => holder.take(message),
+                    None => self.channel = None,
+                }
+            }
+            if is_over {
+                return;
+            }
         }
     }
 }

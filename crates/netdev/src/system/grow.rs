@@ -99,6 +99,8 @@ impl GrowRx {
         group: LentGroup,
         ring: Option<RingRx>,
     ) -> GrowRx {
+        // The other process may have reduced it.
+        let _ = set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, plan.options.rx_buffer_bytes);
         GrowRx::of(plan, fd, setup, Pair::lent(group), ring)
     }
 

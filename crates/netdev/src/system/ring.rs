@@ -114,9 +114,12 @@ impl Ring {
     fn oldest(&self) -> Option<usize> {
         let is_filled = |i: usize| self.status(i).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
         let before = |i: usize| (i + self.slots - 1) % self.slots;
-        let first = (0..self.slots).find(|i| is_filled(*i) && !is_filled(before(*i)));
-        // Only times tell where a full ring begins.
-        first.or_else(|| (0..self.slots).filter(|_| is_filled(0)).min_by_key(|i| self.time_ns(*i)))
+        let begins = (0..self.slots).filter(|i| is_filled(*i) && !is_filled(before(*i)));
+        // The kernel may be filling a slot among others.
+        let first = begins.min_by_key(|i| self.time_ns(*i));
+        // A full ring begins where times go back most: neighbours may have the times of two processors.
+        let step_back = |i: &usize| self.time_ns(before(*i)) as i64 - self.time_ns(*i) as i64;
+        first.or_else(|| (0..self.slots).filter(|_| is_filled(0)).max_by_key(step_back))
     }
 
     /// The slot behind the newest frame, which may have been taken.

@@ -39,8 +39,8 @@ impl Daemon {
         match leaving.run(switch, db, routing, reactor) {
             Ok(Step::Going(turn)) => turn,
             Ok(Step::Over) => {
-                self.service.succeeded_by(leaving.successor());
                 self.sockets.leave();
+                self.service.succeeded_by(leaving.successor());
                 self.plane.exit = Some(Exit { cleanup: false, handed_over: true });
                 Turn::DONE
             }

@@ -173,6 +173,7 @@ impl Writer {
         let mut macs_at = Instant::now() + MACS;
         loop {
             let at = self.proof_at.map_or(macs_at, |at| at.min(macs_at));
+            let at = self.write_at.map_or(at, |write_at| write_at.max(at));
             let Orders { backers, stop, finish, grow_only, synced, .. } = wait(shared, at);
             self.grow_only = !stop && grow_only.unwrap_or(self.grow_only);
             if let Some(backers) = backers {
@@ -320,7 +321,9 @@ impl Writer {
 
     /// Writes changes since the whole state began to be written into the present file, and keeps them for the next.
     fn put_meanwhile(&mut self, meanwhile: &mut String) -> io::Result<()> {
-        self.prove(false);
+        if self.file.is_some() {
+            self.prove(false);
+        }
         for backer in self.backers.clone() {
             let waiting = backer.recorder.take();
             if waiting.lost {

@@ -420,7 +420,8 @@ impl Switch {
 
     /// Receives by queues that an ended process left: all ports are there.
     pub(crate) fn begin_receiving(&self) {
-        self.instances.iter().filter_map(|i| i.userspace.as_ref()).for_each(|datapath| datapath.begin(&[]));
+        let all = self.instances.all();
+        all.iter().filter_map(|i| i.userspace.as_ref()).for_each(|datapath| datapath.begin(&[]));
     }
 
     /// Whether a successor has carried out the configuration.

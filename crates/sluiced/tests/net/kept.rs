@@ -130,6 +130,10 @@ fn frames_wait_for_the_next_process_of_a_service() {
         if with_ring {
             make_ring(&lab, &sender, &receiver);
         }
+        wait_for(LIMIT, "kept sockets of both ports", || {
+            lab.names().iter().filter(|name| name.starts_with("rx/") && !name.contains(RING)).count() == 2
+        })
+        .unwrap();
         daemon.signal(Signal::STOP).unwrap();
         wait_stopped(daemon.pid());
         send(&sender, 0..WAITING);
