@@ -73,6 +73,8 @@ pub(crate) enum Joint {
 /// A way to restart a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Restart {
+    /// None, for comparison.
+    None,
     /// Sluice hands over to a new process; others exit and start.
     Planned,
     /// It is killed, and starts.
@@ -289,6 +291,9 @@ impl Instance {
 
     /// Restarts its forwarding daemon: until a planned handover is over, or the new process has begun.
     pub(crate) fn restart(&self, how: Restart) -> Result<()> {
+        if how == Restart::None {
+            return Ok(());
+        }
         let mut successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
         if how == Restart::Planned && self.side.is_ours() {
             self.ovs("ovs-appctl", &["sluice/handover"], "")?;

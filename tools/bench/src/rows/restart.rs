@@ -16,7 +16,7 @@ const RULES: u32 = 10_000;
 /// Time from the first frame to the restart.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// A planned restart of each side by its own means, and one after `kill -9`. All restarts are on the processor `cpu`.
+/// No restart for comparison, a planned restart of each side by its own means, and one after `kill -9`. All restarts are on the processor `cpu`.
 pub(crate) fn rows(
     instances: &[Instance],
     cpu: usize,
@@ -31,6 +31,7 @@ pub(crate) fn rows(
         )?;
     }
     let kinds = [
+        ("restart-none", "no restart", Restart::None),
         ("restart", "a planned restart (Sluice: handover; others: exit and start)", Restart::Planned),
         (
             "restart-kill",
