@@ -167,7 +167,8 @@ where
     #[inline]
     pub(crate) fn lock_version(&self, Version(head): Version) -> Option<Locked<'_, W>> {
         let taken = self.head.compare_exchange(head, head | LOCKED, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(Locked { record: self })
+        // Made only then: its end unlocks the record.
+        taken.is_ok().then(|| Locked { record: self })
     }
 
     /// Fetches the lines that a packet reads: those up to the state, and for TCP its words.
