@@ -259,7 +259,7 @@ impl Walk<'_> {
         };
         let gist = match self.carry {
             CtCarry::Kept => Gist::of(&body, &reply, parent.as_ref().map(|parent| parent.as_slice())),
-            // Each change is told.
+            // A handover writes each change.
             CtCarry::Over => Gist::default(),
         };
         let is_told = told.version != 0 && told.orig == orig;
