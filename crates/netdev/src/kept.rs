@@ -101,10 +101,12 @@ pub fn queues_of(
     for (port, queues) in ports {
         let count = queues.len();
         let is_last = queues.last_key_value().is_some_and(|(last, _)| last + 1 == count);
-        if is_last && queues.values().all(Sockets::is_whole) {
-            whole.insert(port, queues.into_values().filter_map(Sockets::queue).collect());
+        let queues: Vec<_> = queues.into_values().map(Sockets::queue).collect();
+        if is_last && queues.iter().all(Result::is_ok) {
+            whole.insert(port, queues.into_iter().flatten().collect());
         } else {
-            others.extend(queues.into_values().flat_map(|s| [s.first, s.ring]).flatten().map(|(_, fd)| fd));
+            others
+                .extend(queues.into_iter().flat_map(|queue| queue.map_or_else(|fds| fds, |queue| queue.fds)));
         }
     }
     (whole, others)
@@ -118,17 +120,14 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn is_whole(&self) -> bool {
-        matches!((&self.first, &self.ring), (Some(_), None) | (Some((LentKind::Growing(..), _)), Some(_)))
-    }
-
-    fn queue(self) -> Option<LentQueue> {
-        match (self.first?, self.ring) {
-            ((LentKind::Growing(..), base), Some((kind, ring))) => {
-                Some(LentQueue { kind, fds: vec![base, ring] })
+    /// The queue, or the descriptors if it is not whole.
+    fn queue(self) -> Result<LentQueue, Vec<OwnedFd>> {
+        match (self.first, self.ring) {
+            (Some((LentKind::Growing(..), base)), Some((kind, ring))) => {
+                Ok(LentQueue { kind, fds: vec![base, ring] })
             }
-            ((kind, fd), None) => Some(LentQueue { kind, fds: vec![fd] }),
-            _ => None,
+            (Some((kind, fd)), None) => Ok(LentQueue { kind, fds: vec![fd] }),
+            (first, ring) => Err([first, ring].into_iter().flatten().map(|(_, fd)| fd).collect()),
         }
     }
 }

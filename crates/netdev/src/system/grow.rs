@@ -125,15 +125,18 @@ impl GrowRx {
 
     /// The kind of the base.
     pub(super) fn base_kind(&self) -> LentKind {
-        LentKind::Growing(self.base.setup().lent(), self.pair.lend(), None)
+        self.kind(None)
+    }
+
+    /// The kind with a ring of that many slots, or without one.
+    fn kind(&self, slots: Option<usize>) -> LentKind {
+        LentKind::Growing(self.base.setup().lent(), self.pair.lend(), slots.map(|slots| slots as u32))
     }
 
     /// Has the ring kept for the next process.
     fn keep_ring(&mut self) {
         self.kept_ring = self.ring.as_ref().and_then(|ring| {
-            let kind =
-                LentKind::Growing(self.base.setup().lent(), self.pair.lend(), Some(ring.slots() as u32));
-            Kept::receiving(&self.plan.name, 0, kind, ring.socket())
+            Kept::receiving(&self.plan.name, 0, self.kind(Some(ring.slots())), ring.socket())
         });
     }
 
@@ -332,9 +335,7 @@ impl RxQueue for GrowRx {
         if let Some(ring) = ring {
             fds.push(ring.socket().try_clone()?);
         }
-        let slots = ring.map(|ring| ring.slots() as u32);
-        let kind = LentKind::Growing(self.base.setup().lent(), self.pair.lend(), slots);
-        Ok(Lending::Queue(LentQueue { kind, fds }))
+        Ok(Lending::Queue(LentQueue { kind: self.kind(ring.map(|ring| ring.slots())), fds }))
     }
 
     fn take_back(&mut self) {
