@@ -44,6 +44,11 @@ impl Pmd {
         self.park.waits(port)
     }
 
+    /// Number of packets received on `port` that wait for the slow path, themselves or behind another one.
+    pub fn waiting(&self, port: DpPort) -> usize {
+        self.park.waiting(port)
+    }
+
     /// Flows of ports whose queues leave, from there on: records of a slice of them, at most `max`. `leaving` tells
     /// for each port whether its flows are copied or removed.
     pub fn take_flows(

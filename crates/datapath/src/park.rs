@@ -115,6 +115,12 @@ impl ParkingLot {
         !self.is_empty() && self.entries.iter().flatten().any(|e| of_port(e))
     }
 
+    /// Number of open tickets for packets received on `port`, and of packets from it that are parked.
+    pub(crate) fn waiting(&self, port: DpPort) -> usize {
+        let parked = self.by_port.get(port_index(port)).map_or(0, |n| *n as usize);
+        parked + self.entries.iter().flatten().filter(|e| e.rx_port == port).count()
+    }
+
     /// Closes all tickets; returns the parked packets.
     pub(crate) fn purge(&mut self) -> Vec<Parked> {
         self.take_where(|_| true)

@@ -43,6 +43,8 @@ struct Inherited {
     is_waiting: bool,
     /// Queues by port that a process left at its end.
     left: BTreeMap<String, Vec<LentQueue>>,
+    /// Numbers that ports had in that process.
+    numbers: BTreeMap<String, DpPort>,
     /// Such queues that no port will have.
     refused: Vec<LentQueue>,
     /// The first port that could not be opened by its lent queues.
@@ -76,6 +78,13 @@ impl Inheritance {
     /// Whether there are such queues.
     pub fn has_left(&self) -> bool {
         self.0.as_ref().is_some_and(|all| !lock(all).left.is_empty())
+    }
+
+    /// Ports have these numbers, as far as those are free, as in the process that ended.
+    pub fn renumber(&self, numbers: BTreeMap<String, DpPort>) {
+        if let Some(all) = &self.0 {
+            lock(all).numbers = numbers;
+        }
     }
 
     /// The queues of such a port, once, if they have that number.
@@ -112,7 +121,8 @@ impl Inheritance {
     /// The number of a port in the other process.
     pub fn number(&self, name: &str) -> Option<DpPort> {
         let all = lock(self.0.as_ref()?);
-        all.ports.get(name).filter(|_| all.is_waiting).map(|port| port.number)
+        let inherited = all.ports.get(name).filter(|_| all.is_waiting).map(|port| port.number);
+        inherited.or_else(|| all.numbers.get(name).copied())
     }
 
     /// How to open a port, once for lent queues; `has_device`: two processes cannot have it open.
@@ -143,7 +153,7 @@ impl Inheritance {
     pub fn end(&self) {
         if let Some(all) = &self.0 {
             let mut all = lock(all);
-            (all.ports, all.is_waiting) = (BTreeMap::new(), false);
+            (all.ports, all.numbers, all.is_waiting) = (BTreeMap::new(), BTreeMap::new(), false);
         }
     }
 }

@@ -188,7 +188,7 @@ impl PmdThread {
         for n in (first.min(queues)..queues).chain(0..first.min(queues)) {
             let Some((place, rx)) = self.rx.ready(n) else { continue };
             let port = rx.port;
-            if rx.holds_back(|| self.core.waits(port)) {
+            if rx.holds_back(|| self.core.waiting(port)) {
                 continue;
             }
             rx.receive(self.core.pool(), &mut self.batch, self.burst_packets);

@@ -11,6 +11,7 @@ use flow::DpPort;
 use log::Level;
 use netdev::{Dummy, OpenNote, OpenedPort, Port, SystemOptions};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A port and its device.
@@ -71,6 +72,8 @@ pub(crate) struct Ports {
     open: BTreeMap<DpPort, OpenPort>,
     /// Removed ports of which threads may have flows.
     departing: BTreeMap<DpPort, Weak<()>>,
+    /// Ports added and removed so far.
+    pub(crate) changes: Arc<AtomicU64>,
 }
 
 impl Ports {
@@ -131,6 +134,7 @@ impl Ports {
     }
 
     pub(crate) fn insert(&mut self, port: OpenPort) {
+        self.changes.fetch_add(1, Ordering::Release);
         self.open.insert(port.info.number, port);
     }
 
@@ -142,6 +146,7 @@ impl Ports {
     }
 
     pub(crate) fn remove(&mut self, port: DpPort) -> Option<OpenPort> {
+        self.changes.fetch_add(1, Ordering::Release);
         self.open.remove(&port)
     }
 

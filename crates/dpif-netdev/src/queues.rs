@@ -41,6 +41,8 @@ const CHANGING_LOOK: Duration = Duration::from_millis(1);
 
 /// Longest time of reading frames that waited for this process no faster than their flows are made.
 const CATCH_UP_MAX_US: u64 = 1_000_000;
+/// Most packets of a port that wait for the slow path meanwhile: with a burst more they find room.
+const CATCH_UP_WAITING: usize = 128;
 
 /// A receive queue and its state.
 pub(crate) struct Rx {
@@ -136,18 +138,19 @@ impl Rx {
         self.catches_up_until_us = sys::clock::machine_us() + CATCH_UP_MAX_US;
     }
 
-    /// Whether frames that waited must wait on, since some before them have no flow yet: all at once they would find no room.
+    /// Whether frames that waited must wait on, since too many before them, `waiting`, have no flow yet: all at once they would
+    /// find no room.
     #[inline]
-    pub(super) fn holds_back(&mut self, misses_wait: impl FnOnce() -> bool) -> bool {
-        self.catches_up_until_us != 0 && self.catches_up(misses_wait)
+    pub(super) fn holds_back(&mut self, waiting: impl FnOnce() -> usize) -> bool {
+        self.catches_up_until_us != 0 && self.catches_up(waiting)
     }
 
     #[cold]
-    fn catches_up(&mut self, misses_wait: impl FnOnce() -> bool) -> bool {
+    fn catches_up(&mut self, waiting: impl FnOnce() -> usize) -> bool {
         if sys::clock::machine_us() >= self.catches_up_until_us {
             self.catches_up_until_us = 0;
         }
-        self.catches_up_until_us != 0 && misses_wait()
+        self.catches_up_until_us != 0 && waiting() >= CATCH_UP_WAITING
     }
 
     /// Lends the queue to another process.

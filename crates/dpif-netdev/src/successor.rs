@@ -14,6 +14,8 @@ use dpif::PmdId;
 use flow::DpPort;
 use netdev::{Lending, LentKind, LentQueue};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use sync::lock;
 
 impl UserspaceDatapath {
@@ -100,10 +102,10 @@ impl UserspaceDatapath {
         let places: BTreeMap<_, _> = places.iter().map(|at| ((at.port, at.queue), at.place)).collect();
         for rx in &mut queues {
             rx.take_back();
-            rx.catch_up();
             let QueuePlace { port, queue, .. } = rx.place();
-            if let Some(place) = places.get(&(port, queue)) {
-                rx.go_on_at(*place);
+            match places.get(&(port, queue)) {
+                Some(place) => rx.go_on_at(*place),
+                None => rx.catch_up(),
             }
         }
         let (running, ports, plan, placement) = (&s.running, &s.ports, &s.plan, &mut s.placement);
@@ -118,6 +120,11 @@ impl UserspaceDatapath {
     /// Has a meter go on from the levels of the other process.
     pub fn meter_resume(&self, id: u32, levels: &MeterLevels) {
         self.pool.factory.shared.meter_resume(id, levels, sys::clock::monotonic_us());
+    }
+
+    /// Number of its ports added and removed so far, as it changes.
+    pub fn port_changes(&self) -> Arc<AtomicU64> {
+        lock(&self.pool.state).ports.changes.clone()
     }
 
     /// Threads that receive, or will, from a port.

@@ -263,6 +263,11 @@ impl FlowKey {
         shape::blocks(self.base.shape)
     }
 
+    /// Whether its shape has only bits of blocks.
+    pub fn has_known_shape(&self) -> bool {
+        self.base.shape >> shape::COUNT == 0
+    }
+
     /// Clears the key; touches only the present blocks.
     #[inline]
     pub fn clear(&mut self) {

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
 pub use at_once::{Few, change as change_at_once};
+pub use latest::each_current;
 pub use share::Helper;
 
 /// Usual time between rounds, in milliseconds.

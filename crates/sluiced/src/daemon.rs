@@ -209,7 +209,8 @@ impl Daemon {
         };
         let routing = Routing::start(config.system_routes, &mut reactor)?;
         let inherited = succession.as_ref().map(Succession::inherited);
-        let switch = Switch::start(config, waker.clone(), watch, inherited, sockets.left())?;
+        let left = (sockets.left(), sockets.are_kept());
+        let switch = Switch::start(config, waker.clone(), watch, inherited, left)?;
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
@@ -352,7 +353,7 @@ impl Daemon {
             self.succeed(config, succession)?;
             self.plane.loop_times.end(Part::Takeover);
             // A successor is not the service before it has the role.
-            self.sockets.settle(&self.plane.switch, is_ready);
+            self.sockets.settle(&mut self.plane.switch, &mut self.plane.reactor, is_ready);
             if is_ready && succession.is_none() {
                 self.service.ready();
                 if let Some(detached) = detached.take() {

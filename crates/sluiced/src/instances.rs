@@ -4,9 +4,13 @@
 //! An instance with bridges starts with the first one of its type and ends with the last one. One made by command has no
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
+mod kept_flows;
+mod settings;
+
+pub(crate) use settings::{Samples, Settings};
+
 use crate::dp_features::log_support;
 use crate::implementations::Chosen;
-use crate::inherited::InheritedDatapath;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
@@ -15,9 +19,8 @@ use dpif::{
     Datapath as _, DpifOp, DropReason, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions,
     PortSpec, Provider, ReplySink, ThreadPlan,
 };
-use dpif_netdev::ablation::Ablation;
 use dpif_netdev::offload::Providers;
-use dpif_netdev::{Inheritance, QueueWatch, UserspaceConfig, UserspaceDatapath};
+use dpif_netdev::{UserspaceConfig, UserspaceDatapath};
 use dpif_netlink::{KernelConfig, KernelDatapath, Mode};
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
@@ -25,7 +28,6 @@ use netdev::dummy::{Dummy, DummyPorts};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
-use ofproto::sampling::SampleSink;
 use ofproto::tunnel_ports::TunnelPorts;
 use ofproto::view::BridgeView;
 use routing::Routes;
@@ -54,6 +56,8 @@ pub struct Instance {
     dummy: bool,
     /// `n-handler-threads`.
     handlers: Option<u32>,
+    /// It rests until its rules are restored.
+    awaits_rules: bool,
     seen_epoch: u64,
     zones: Zones,
     /// Its tunnels, as last reported.
@@ -72,10 +76,10 @@ impl Instance {
         global: Option<&GlobalConfig>,
         wake: &Wake,
     ) -> Result<Instance> {
-        let hash_seed = match settings.inherited(type_name, short) {
-            Some(inherited) => inherited.hash_seed,
-            None => sys::random::u64().context("no random numbers")?,
-        };
+        let kept_seed = settings.kept_seed(type_name, short);
+        let inherited_seed = settings.inherited(type_name, short).map(|inherited| inherited.hash_seed);
+        let hash_seed =
+            inherited_seed.or(kept_seed).map_or_else(sys::random::u64, Ok).context("no random numbers")?;
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&SlowPathProbes);
         backer.debug_actions = settings.dummies != DummyMode::Off;
@@ -83,7 +87,8 @@ impl Instance {
         backer.samples = settings.samples.0.clone();
         let vlan_limit = vlan_limit(global);
         let is_bridged = short == default_name(type_name);
-        let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
+        let awaits_rules = kept_seed.is_some();
+        let rests = !is_bridged || awaits_rules || global.is_some_and(|g| g.flow_restore_wait);
         let of_kernel = (type_name == "system" && !settings.dummies.is_datapath(type_name))
             .then(|| kernel(short, global));
         let (backer, datapath, userspace) = match of_kernel.transpose()? {
@@ -113,6 +118,7 @@ impl Instance {
             bridges: BTreeSet::new(),
             dummy: settings.dummies.is_datapath(type_name),
             handlers: None,
+            awaits_rules,
             seen_epoch: 0,
             zones,
             tunnels: TunnelPorts::default(),
@@ -200,7 +206,7 @@ impl Instance {
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
         limits.bundle_idle_ms.store(global.bundle_idle_s * 1000, Ordering::Relaxed);
         limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
-        if !global.flow_restore_wait {
+        if !global.flow_restore_wait && !self.awaits_rules {
             self.slow.begin();
         }
         self.handlers = global.handler_threads;
@@ -400,44 +406,6 @@ fn userspace(
 /// Counters of all threads of a datapath together; not to be called by the main loop, which may have to answer.
 pub(crate) fn datapath_totals(datapath: &dyn Provider) -> PmdStats {
     totals_with(datapath, &pmd_stats(datapath))
-}
-
-/// Command-line options of datapaths.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
-    /// Degree of dummy use.
-    pub dummies: DummyMode,
-    /// The dummies of all datapaths.
-    pub dummy_ports: DummyPorts,
-    /// Simulated cores, by their NUMA nodes; empty for the machine's own.
-    pub numa: Vec<u16>,
-    /// Disabled parts of the fast path.
-    pub ablation: Ablation,
-    /// Watch of the queues polled by the main loop.
-    pub watch: Option<Arc<QueueWatch>>,
-    /// Takes sampled packets.
-    pub samples: Samples,
-    /// Datapaths of the process that this one succeeds, by name.
-    pub inherited: BTreeMap<String, InheritedDatapath>,
-    /// Receive queues of a process that has ended.
-    pub left: Inheritance,
-}
-
-impl Settings {
-    /// The datapath of the process that this one succeeds.
-    fn inherited(&self, type_name: &str, short: &str) -> Option<&InheritedDatapath> {
-        self.inherited.get(&format!("{type_name}@{short}"))
-    }
-}
-
-/// Takes sampled packets, if anything does.
-#[derive(Clone, Default)]
-pub(crate) struct Samples(pub(crate) Option<Arc<dyn SampleSink>>);
-
-impl std::fmt::Debug for Samples {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Samples({})", self.0.is_some())
-    }
 }
 
 /// All running datapaths.

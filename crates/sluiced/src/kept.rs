@@ -3,6 +3,7 @@
 //! The thread `kept` tells the holder, in the order of the events. A socket that is kept no longer is closed here, once the holder
 //! has closed its descriptor: the kernel has the one who closes it last wait for a grace period, and that must not be the manager.
 
+use crate::reactor::Reactor;
 use crate::switch::Switch;
 use dpif_netdev::Inheritance;
 use netdev::Keeper;
@@ -18,6 +19,8 @@ use sys::fdstore::{FdStore, NAMES_MAX_BYTES, STORED_MAX, Stored};
 
 /// Longest wait for the holder.
 const HOLDER_MAX: Duration = Duration::from_secs(5);
+/// Pause after a holder took no message for so long.
+const HOLDER_REST: Duration = Duration::from_secs(60);
 /// Longest wait for the ports of sockets that the last process left.
 const LEFT_MAX: Duration = Duration::from_secs(10);
 /// Threads that close sockets, and sockets of each at least.
@@ -106,6 +109,7 @@ impl KeptSockets {
             names: BTreeMap::new(),
             names_bytes: 0,
             is_full: false,
+            rests_until: None,
             untold: Vec::new(),
             unwanted: others.into_iter().map(Arc::new).collect(),
         };
@@ -125,6 +129,11 @@ impl KeptSockets {
         KeptSockets { events: Some(events), share, ended: Some(ended), left, until, is_settled: is_successor }
     }
 
+    /// Whether the next process gets the receive queues of this one.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Receive queues of the last process.
     pub(crate) fn left(&self) -> &Inheritance {
         &self.left
@@ -132,10 +141,10 @@ impl KeptSockets {
 
     /// Has ports receive, and closes sockets that they did not take: once all ports are open, or are not for long, so that the
     /// frames in the sockets are stale.
-    pub(crate) fn settle(&mut self, switch: &Switch, is_ready: bool) {
+    pub(crate) fn settle(&mut self, switch: &mut Switch, reactor: &mut Reactor, is_ready: bool) {
         if !self.is_settled && (is_ready || Instant::now() >= self.until) {
             self.is_settled = true;
-            switch.begin_receiving();
+            switch.begin_receiving(reactor);
             self.send(Event::Close(self.left.take_left().into_iter().flat_map(|queue| queue.fds).collect()));
         }
     }
@@ -186,6 +195,8 @@ struct Thread {
     names_bytes: usize,
     /// There was no room for a socket.
     is_full: bool,
+    /// The holder took no message: it gets none before.
+    rests_until: Option<Instant>,
     /// Names whose removal the holder has not taken yet.
     untold: Vec<String>,
     /// The holder closes its descriptors of these.
@@ -249,7 +260,7 @@ impl Thread {
             log::warn!(target: "kept", "sockets of {} names are kept, the others end with this process", self.names.len());
         }
         if has_room
-            && self.tells
+            && self.may_tell()
             && let Err(e) = self.store.put(&name, fd.as_fd(), HOLDER_MAX)
         {
             log::warn!(target: "kept", "{name}: ends with this process: {e}");
@@ -269,31 +280,37 @@ impl Thread {
     /// Has the holder close its descriptor of a name, now or once it takes messages again.
     fn remove(&mut self, name: String) {
         self.untold.push(name);
-        while self.tells
+        while self.may_tell()
             && let Some(name) = self.untold.last()
         {
-            match self.store.remove(name, HOLDER_MAX) {
-                Ok(()) => drop(self.untold.pop()),
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => return,
-                Err(e) => {
-                    self.untold.pop();
-                    self.note(&e);
-                }
+            let removed = self.store.remove(name, HOLDER_MAX);
+            let waits = removed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::TimedOut);
+            if !waits {
+                self.untold.pop();
             }
+            removed.unwrap_or_else(|e| self.note(&e));
         }
     }
 
     /// Waits until the holder has closed its descriptors.
     fn barrier(&mut self) {
-        if self.tells
+        if self.may_tell()
             && let Err(e) = self.store.barrier(HOLDER_MAX)
         {
             self.note(&e);
         }
     }
 
-    /// Tells a holder that is gone no more.
+    /// Whether the holder gets messages now.
+    fn may_tell(&self) -> bool {
+        self.tells && self.rests_until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Tells a holder that is gone no more, and one that took no message not soon.
     fn note(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.rests_until = Some(Instant::now() + HOLDER_REST);
+        }
         use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected};
         if matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected) {
             log::warn!(target: "kept", "the holder of sockets is gone: {error}; sockets end with this process");

@@ -109,6 +109,11 @@ impl OpenFlow {
         }
     }
 
+    /// Bridges made from now on have no sockets and no controllers until [`OpenFlow::open`].
+    pub(crate) fn close(&mut self) {
+        self.is_open = false;
+    }
+
     /// Gives all bridges their sockets and controllers.
     pub(crate) fn open(&mut self, reactor: &mut Reactor, now_ms: u64) {
         if std::mem::replace(&mut self.is_open, true) {

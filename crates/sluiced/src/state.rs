@@ -1,5 +1,5 @@
 //! State kept for the next process: rules, groups, meters, mappings of tunnel metadata, learned addresses; tracked connections
-//! ([`connections`]).
+//! ([`connections`]); megaflows ([`flows`]).
 //!
 //! A file in the run directory (`NAME.state`) has the state of all bridges as text: first all of it, then each change in
 //! order. A thread follows the [records](ofproto::record) of the datapaths and appends to the file, so it also serves after a
@@ -11,6 +11,7 @@
 //! that ends within [`PROOF`] after it restored state leaves a mark, and the next one starts without state.
 
 mod connections;
+mod flows;
 mod following;
 mod keeper;
 mod lines;
@@ -18,6 +19,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use flows::{FlowSource, FlowSources, KeptDatapath, KeptFlows};
 pub(crate) use following::{BridgeChanges, Counted};
 pub(crate) use reader::SavedMac;
 
@@ -38,10 +40,12 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use sys::confine::Kind;
+use vswitch::Desired;
+use vswitch::config::Translated;
 
 /// First word of a file.
 const MAGIC: &str = "sluice-state";
@@ -58,6 +62,8 @@ struct Files {
     next: PathBuf,
     connections: PathBuf,
     next_connections: PathBuf,
+    flows: PathBuf,
+    next_flows: PathBuf,
     /// Exists while restored state is not proved.
     mark: PathBuf,
 }
@@ -70,6 +76,8 @@ impl Files {
             next: file("state.new"),
             connections: file("connections"),
             next_connections: file("connections.new"),
+            flows: file("flows"),
+            next_flows: file("flows.new"),
             mark: file("state.mark"),
         }
     }
@@ -80,6 +88,14 @@ pub(crate) struct State {
     files: Files,
     /// Identity of this start of the machine.
     boot: String,
+    /// Name of this program's file.
+    program: String,
+    /// Flows of the last process, which fit its rules and receive queues.
+    flows: Option<File>,
+    /// Changes of settings that flows depend on.
+    settings_changes: Arc<AtomicU64>,
+    /// Settings, and changes of ports, that the kept flows are made from.
+    kept_from: Option<(Translated, Vec<u64>)>,
     /// Bridges of the last process that none of this one has taken yet.
     saved: BTreeMap<String, SavedBridge>,
     has_restored: bool,
@@ -119,11 +135,12 @@ impl State {
         if files.mark.exists() {
             queues.distrust();
         }
-        let saved = match read(&files, &boot) {
-            Ok(saved) => saved,
+        let (saved, flows) = match read(&files, &boot) {
+            // Flows need a receive queue of the last process, and rules that the next ones fit.
+            Ok(saved) => (saved, if queues.has_left() { open_flows(&files) } else { None }),
             Err(e) => {
                 log::warn!(target: "state", "{}: {e}: starting without the state of the last process", files.state.display());
-                BTreeMap::new()
+                (BTreeMap::new(), None)
             }
         };
         let readers = Arc::default();
@@ -133,13 +150,17 @@ impl State {
         });
         let former = former.map(|former| (former, BTreeSet::new()));
         let has_queues = queues.has_left();
-        State { former, readers, has_queues, ..State::new(files, boot, saved) }
+        State { former, readers, flows, has_queues, ..State::new(files, boot, saved) }
     }
 
     fn new(files: Files, boot: String, saved: BTreeMap<String, SavedBridge>) -> State {
         State {
             files,
             boot,
+            program: flows::program(),
+            flows: None,
+            settings_changes: Arc::default(),
+            kept_from: None,
             saved,
             has_restored: false,
             has_queues: false,
@@ -244,6 +265,50 @@ impl State {
         Some(saved)
     }
 
+    /// The flows of the last process, once, if they were made from these settings.
+    pub(crate) fn take_flows(&mut self, settings: &Translated) -> KeptFlows {
+        let Some(file) = self.flows.take() else { return KeptFlows::new() };
+        let reader = flows::Reader { boot: &self.boot, program: &self.program, digest: settings.digest() };
+        let read = flows::read(file, reader);
+        remove_flows(&self.files);
+        match read {
+            Ok(Some(kept)) => {
+                note_restored(&mut self.has_restored, &self.files);
+                kept
+            }
+            Ok(None) => {
+                log::info!(target: "state", "the flows of the last process are of other settings, or of another program: starting without them");
+                KeptFlows::new()
+            }
+            Err(e) => {
+                log::warn!(target: "state", "{}: {e}: starting without the flows of the last process", self.files.flows.display());
+                KeptFlows::new()
+            }
+        }
+    }
+
+    /// This configuration is about to be carried out: flows of other settings are kept no longer.
+    pub(crate) fn configure_flows(&mut self, desired: &Desired) {
+        if self.kept_from.take_if(|(from, _)| !from.is_of(desired)).is_some() {
+            self.settings_changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Whether the flows of the last configuration are kept, with ports after these changes.
+    pub(crate) fn keeps_flows(&self, port_changes: &[u64]) -> bool {
+        self.kept_from.as_ref().is_some_and(|(_, changes)| changes == port_changes)
+    }
+
+    /// Keeps the flows of these datapaths for the next process. The settings are in force.
+    pub(crate) fn keep_flows(&mut self, desired: &Desired, datapaths: Vec<FlowSource>) {
+        let Some(keeper) = &self.keeper else { return };
+        let settings = desired.translated();
+        let port_changes = datapaths.iter().map(|datapath| datapath.changes.1).collect();
+        self.kept_from = Some((settings.clone(), port_changes));
+        let changes = (self.settings_changes.clone(), self.settings_changes.load(Ordering::Acquire));
+        keeper.keep_flows(FlowSources { datapaths, settings, changes });
+    }
+
     /// Gives a datapath the connections that it had in the last process, once.
     pub(crate) fn restore_connections(&mut self, datapath: &Arc<dyn Provider>) {
         let Some((former, given)) = &mut self.former else { return };
@@ -278,17 +343,21 @@ impl State {
             });
         match &self.keeper {
             Some(keeper) => keeper.follow(&backers),
-            None => match Keeper::start(self.files.clone(), &self.boot, self.has_restored, &backers) {
-                Ok(keeper) => self.keeper = Some(keeper),
-                Err(e) => log::error!(target: "state", "cannot write down state for the next process: {e}"),
-            },
+            None => {
+                match Keeper::start(&self.files, (&self.boot, &self.program), self.has_restored, &backers) {
+                    Ok(keeper) => self.keeper = Some(keeper),
+                    Err(e) => {
+                        log::error!(target: "state", "cannot write down state for the next process: {e}")
+                    }
+                }
+            }
         }
         self.followed = backers;
     }
 
     /// Another process switches, and keeps connections.
     pub(crate) fn stand_by(&mut self) {
-        (self.connections, self.former) = (None, None);
+        (self.connections, self.former, self.flows, self.kept_from) = (None, None, None, None);
         // The next datapaths are others: their connections are kept then.
         self.followed = Vec::new();
     }
@@ -296,6 +365,7 @@ impl State {
     /// Keeps no state, and removes the file of the last process.
     pub(crate) fn discard(&mut self) {
         (self.keeper, self.followed, self.connections, self.former) = (None, Vec::new(), None, None);
+        (self.flows, self.kept_from) = (None, None);
         if !std::mem::replace(&mut self.is_discarded, true) {
             self.saved.clear();
             remove(&self.files);
@@ -326,6 +396,18 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
+/// The file of flows, if there is one.
+fn open_flows(files: &Files) -> Option<File> {
+    match sys::local::open_own(&files.flows) {
+        Ok(file) => Some(file),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => {
+            log::warn!(target: "state", "{}: {e}: starting without the flows of the last process", files.flows.display());
+            None
+        }
+    }
+}
+
 /// The bridges of a file; none without one.
 fn read(files: &Files, boot: &str) -> io::Result<BTreeMap<String, SavedBridge>> {
     if fs::exists(&files.mark)? {
@@ -342,6 +424,8 @@ fn read(files: &Files, boot: &str) -> io::Result<BTreeMap<String, SavedBridge>> 
 /// Reads bytes as a file of state, and all text in it; or as one of connections.
 pub(crate) fn parse_file(bytes: &[u8]) {
     connections::parse(bytes);
+    // Any error will do.
+    let _ = flows::parse(bytes);
     for bridge in reader::read(bytes, "boot").unwrap_or_default().into_values() {
         let (state, _) = bridge.parse();
         assert!(state.rules.iter().all(|rule| !rule.added.command.deletes()));
@@ -360,6 +444,11 @@ fn note_restored(has_restored: &mut bool, files: &Files) {
 fn remove(files: &Files) {
     remove_files(&[&files.state, &files.next, &files.mark]);
     connections::remove(files);
+    remove_flows(files);
+}
+
+fn remove_flows(files: &Files) {
+    remove_files(&[&files.flows, &files.next_flows]);
 }
 
 /// Creates a file for this user alone; one of that name is removed before.

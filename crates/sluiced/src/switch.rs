@@ -5,6 +5,7 @@
 mod carriers;
 mod deleted;
 mod handover;
+mod kept_flows;
 mod links;
 mod prefixes;
 mod replace;
@@ -35,6 +36,7 @@ use dpif_netdev::{Inheritance, QueueWatch, TOGETHER};
 use flow::DpPort;
 pub(crate) use handover::{FlowWalk, FormerFlow, GROUPS_AT_ONCE, GroupNote, GroupWalk, Inherited, MeterNote};
 use handover::{LastCounters, Role};
+use kept_flows::FlowsFirst;
 use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::LinkMonitor;
@@ -81,6 +83,10 @@ pub struct Switch {
     bonds: Bonds,
     applied_once: bool,
     state: State,
+    /// Flows are kept for the next process: its receive queues are.
+    keeps_flows: bool,
+    /// Flows of the last process, until its rules are restored.
+    flows_first: Option<FlowsFirst>,
     next_retry_ms: u64,
     /// Commands left by the last turn.
     unfinished: Vec<Command>,
@@ -100,12 +106,13 @@ pub struct Switch {
 impl Switch {
     /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself. A successor
     /// begins with the `inherited` ports and state of another process, or receives from queues that one which ended has `left`.
+    /// With `keeps_flows` the next process will have the receive queues of this one.
     pub(crate) fn start(
         config: &DaemonConfig,
         waker: Arc<mio::Waker>,
         watch: Option<Arc<QueueWatch>>,
         inherited: Option<&Inherited>,
-        left: &Inheritance,
+        (left, keeps_flows): (&Inheritance, bool),
     ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
             // The main loop outlives the slow path.
@@ -122,14 +129,7 @@ impl Switch {
         }
         let exporters = Exporters::new(link_protocols.reader());
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
-        let mut supported = SupportedTypes::userspace();
-        if config.kernel {
-            match dpif_netlink::available() {
-                Ok(version) => supported.add_kernel(&version),
-                Err(e) => log::info!(target: "dpif_netlink", "no kernel datapath: {e}"),
-            }
-        }
-        let supported = supported.with_dummies(config.dummies);
+        let supported = settings::supported_types(config);
         let state = match inherited {
             Some(of) => State::succeed(&config.run_dir, &config.name, of.state_bytes)?,
             None => State::open(&config.run_dir, &config.name, left),
@@ -148,6 +148,7 @@ impl Switch {
                     samples: Samples(Some(exporters.sink())),
                     inherited: inherited.map(|of| of.datapaths.clone()).unwrap_or_default(),
                     left: left.clone(),
+                    kept_seeds: Default::default(),
                 },
                 wake,
             ),
@@ -169,6 +170,8 @@ impl Switch {
             stale_links: BTreeSet::new(),
             applied_once: false,
             state,
+            keeps_flows,
+            flows_first: None,
             next_retry_ms: 0,
             unfinished: Vec::new(),
             waited_for_lock: false,
@@ -325,6 +328,7 @@ impl Switch {
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
+            self.keep_flows();
             self.link_protocols.send_counters(|bridge| self.instances.of_bridge(bridge));
             if self.facts.statistics_due_by(now_ms + TICK_MS) {
                 self.link_protocols.request_statistics();
@@ -413,6 +417,7 @@ impl Switch {
                 self.instances.retry_conntrack();
             }
             self.reconfigured += 1;
+            self.configure_flows(&desired);
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
             self.instances.reopen_captures();
@@ -427,7 +432,7 @@ impl Switch {
             log::log!(target: "bridge", level, "{} {}: {}", notice.table, notice.name, notice.message);
         }
         if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
-            self.instances.settled();
+            self.begin_settled(reactor);
         }
         if self.role == Role::Succeeding {
             return next;
@@ -610,7 +615,7 @@ impl Switch {
         instance.backer.insert_bridge(id, name);
         log::info!(target: "bridge", "bridge {name}: using datapath ID {:016x}", bridge.datapath_id);
         self.openflow.create(id, name, bridge.datapath_id, instance, reactor);
-        self.restore(id, name);
+        self.restore_in_turn(id, name);
     }
 
     fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {

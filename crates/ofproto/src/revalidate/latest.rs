@@ -2,7 +2,9 @@
 
 use crate::backer::Backer;
 use crate::changes::Changes;
-use crate::ukey::Ukey;
+use crate::ukey::{Ukey, UkeyState, Walk};
+use dpif::PmdId;
+use flow::Ufid;
 
 /// The log of changes, read when a flow first needs it, and again if packets are to be credited after a later change.
 pub(super) struct Latest<'a> {
@@ -47,4 +49,15 @@ pub(super) fn skip_unaffected(changes: &Changes, k: &mut Ukey) {
     if k.epoch < changes.epoch() && !changes.affect(k.epoch, &k.lookups, &k.flow) {
         k.epoch = changes.epoch();
     }
+}
+
+/// Visits some of the flows, those whose translation holds after the latest changes. Returns the position to resume; `None` at
+/// the end.
+pub fn each_current(backer: &Backer, from: Walk, mut f: impl FnMut(Ufid, PmdId, &Ukey)) -> Option<Walk> {
+    let mut latest = Latest::new(backer);
+    backer.ukeys.each(from, |ufid, pmd, k| {
+        if k.state == UkeyState::Operational && latest.outdates(k).is_none() {
+            f(ufid, pmd, k);
+        }
+    })
 }

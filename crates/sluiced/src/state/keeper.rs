@@ -1,5 +1,6 @@
 //! The thread that writes the file of state.
 
+use super::flows::{self, FlowSources};
 use super::lines::{self, put};
 use super::{Files, MAGIC, PROOF, VERSION};
 use ofproto::backer::Backer;
@@ -36,6 +37,8 @@ struct Orders {
     wake: bool,
     /// Datapaths, if they changed.
     backers: Option<Vec<Arc<Backer>>>,
+    /// Flows to keep, if these changed.
+    flows: Option<FlowSources>,
     stop: bool,
     /// The whole state is to be written before the end.
     finish: bool,
@@ -69,8 +72,8 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Starts the thread; `is_unproved`: restored state is in use.
     pub(super) fn start(
-        files: Files,
-        boot: &str,
+        files: &Files,
+        (boot, program): (&str, &str),
         is_unproved: bool,
         backers: &[Arc<Backer>],
     ) -> io::Result<Keeper> {
@@ -78,9 +81,10 @@ impl Keeper {
         follow(&shared, backers);
         let proof_at = is_unproved.then(|| Instant::now() + PROOF);
         let writer = Writer {
-            files,
+            files: files.clone(),
             boot: boot.to_string(),
             backers: Vec::new(),
+            flows: flows::Writer::new(files, boot, program),
             names: BTreeMap::new(),
             file: None,
             at: None,
@@ -106,6 +110,11 @@ impl Keeper {
     /// Follows these datapaths from now on.
     pub(super) fn follow(&self, backers: &[Arc<Backer>]) {
         follow(&self.shared, backers);
+    }
+
+    /// Keeps flows of these datapaths from now on.
+    pub(super) fn keep_flows(&self, sources: FlowSources) {
+        self.shared.order(|orders| orders.flows = Some(sources));
     }
 
     /// Writes all changes so far; the receiver gets the bytes of the file, to which later changes are appended until
@@ -150,6 +159,7 @@ struct Writer {
     files: Files,
     boot: String,
     backers: Vec<Arc<Backer>>,
+    flows: flows::Writer,
     /// Names of bridges in the file.
     names: BTreeMap<BridgeId, Arc<str>>,
     /// The file; `None`: it is to be written anew.
@@ -172,14 +182,15 @@ impl Writer {
     fn run(mut self, shared: &Shared) {
         let mut macs_at = Instant::now() + MACS;
         loop {
-            let at = self.proof_at.map_or(macs_at, |at| at.min(macs_at));
+            let at = self.proof_at.into_iter().chain(self.flows.next()).fold(macs_at, Instant::min);
             let at = self.write_at.map_or(at, |write_at| write_at.max(at));
-            let Orders { backers, stop, finish, grow_only, synced, .. } = wait(shared, at);
+            let Orders { backers, flows, stop, finish, grow_only, synced, .. } = wait(shared, at);
             self.grow_only = !stop && grow_only.unwrap_or(self.grow_only);
             if let Some(backers) = backers {
                 self.backers = backers;
                 self.file = None;
             }
+            flows.into_iter().for_each(|sources| self.flows.keep(sources));
             let now = Instant::now();
             if !stop && synced.is_none() && self.write_at.is_some_and(|at| now < at) {
                 continue;
@@ -194,6 +205,9 @@ impl Writer {
                 macs_at = now + MACS * (1 + written.as_ref().map_or(0, |macs| macs / MACS_A_TIME));
                 done = written.map(drop);
             }
+            if done.is_ok() && !stop && !self.grow_only {
+                done = self.write_flows(now);
+            }
             // The changes of this process are in the file now.
             self.prove(stop);
             if let Some(synced) = synced {
@@ -203,9 +217,13 @@ impl Writer {
             if let Err(e) = done {
                 log::warn!(target: "state", "{}: {e}: the next process may start without the present rules", self.files.state.display());
                 (self.file, self.write_at) = (None, Some(now + RETRY));
+                // Changes until then are in no file.
+                self.flows.changed();
                 macs_at = now + RETRY;
             }
             if stop {
+                // A planned end leaves no receive queues.
+                self.flows.remove();
                 self.backers.iter().for_each(|backer| backer.recorder.stop());
                 return;
             }
@@ -246,6 +264,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes flows if they are due, and no change came meanwhile.
+    fn write_flows(&mut self, now: Instant) -> io::Result<()> {
+        let changes = self.flows.changes();
+        if let Some(flows) = self.flows.make(now) {
+            self.write_changes()?;
+            if self.flows.changes() == changes {
+                self.flows.put(&flows);
+            }
+        }
+        Ok(())
+    }
+
     /// Bytes of the file after the last writing.
     fn bytes(&self, done: &io::Result<()>) -> io::Result<u64> {
         match (done, &self.file) {
@@ -267,6 +297,7 @@ impl Writer {
 
     /// Writes the whole state into a new file. Changes meanwhile go to both files.
     fn write_anew(&mut self) -> io::Result<()> {
+        self.flows.changed();
         self.write_anew_in_slices().inspect_err(|_| {
             // The error that counts is the first.
             let _ = fs::remove_file(&self.files.next);
@@ -340,6 +371,10 @@ impl Writer {
     }
 
     fn put_changes(&mut self, text: &mut String, view: &View, waiting: Waiting) {
+        if waiting.lost || !waiting.changes.is_empty() {
+            // Before the file has them.
+            self.flows.changed();
+        }
         for (id, change) in waiting.changes {
             if matches!(change, Recorded::BridgeGone) {
                 if let Some(name) = self.names.remove(&id) {
@@ -426,7 +461,8 @@ fn wait(shared: &Shared, at: Instant) -> Orders {
     loop {
         let mut orders = lock(&shared.orders);
         let now = Instant::now();
-        if orders.stop || orders.backers.is_some() || orders.synced.is_some() || now >= until {
+        let is_ordered = orders.backers.is_some() || orders.flows.is_some() || orders.synced.is_some();
+        if orders.stop || is_ordered || now >= until {
             return std::mem::take(&mut orders);
         }
         if orders.wake {

@@ -418,12 +418,6 @@ impl Switch {
         }
     }
 
-    /// Receives by queues that an ended process left: all ports are there.
-    pub(crate) fn begin_receiving(&self) {
-        let all = self.instances.all();
-        all.iter().filter_map(|i| i.userspace.as_ref()).for_each(|datapath| datapath.begin(&[]));
-    }
-
     /// Whether a successor has carried out the configuration.
     pub(crate) fn is_prepared(&self) -> bool {
         self.applied_once

@@ -3,6 +3,7 @@
 //! Each structure is taken apart without `..`: a new setting that nothing carries out does not compile.
 
 use super::{Switch, prefixes};
+use crate::config::DaemonConfig;
 use crate::exporters::Export;
 use crate::openflow::OpenFlowOptions;
 use crate::reactor::Reactor;
@@ -11,8 +12,21 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use sync::lock;
+use vswitch::SupportedTypes;
 use vswitch::config::{BridgeOptions, FlowTableConfig, GlobalConfig, SslConfig};
 use vswitch::plan::BridgeSettings;
+
+/// Types of datapaths and ports that this system supports.
+pub(super) fn supported_types(config: &DaemonConfig) -> SupportedTypes {
+    let mut supported = SupportedTypes::userspace();
+    if config.kernel {
+        match dpif_netlink::available() {
+            Ok(version) => supported.add_kernel(&version),
+            Err(e) => log::info!(target: "dpif_netlink", "no kernel datapath: {e}"),
+        }
+    }
+    supported.with_dummies(config.dummies)
+}
 
 impl Switch {
     pub(super) fn set_global(&mut self, global: Arc<GlobalConfig>, reactor: &mut Reactor) {

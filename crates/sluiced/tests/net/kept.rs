@@ -19,15 +19,15 @@ const BURST: u32 = 32;
 const RING: &str = " 1024";
 
 /// Two hosts of a switch that a service manager runs.
-struct Lab {
-    net: Topology,
-    run: RunDir,
+pub(crate) struct Lab {
+    pub(crate) net: Topology,
+    pub(crate) run: RunDir,
     manager: ServiceManager,
     _folder: TempDir,
 }
 
 impl Lab {
-    fn new() -> (Lab, Daemon) {
+    pub(crate) fn new() -> (Lab, Daemon) {
         let net = Topology::new(2).unwrap();
         let folder = TempDir::new("manager").unwrap();
         let manager = ServiceManager::start(&folder.path().join("notify")).unwrap();
@@ -39,7 +39,7 @@ impl Lab {
     }
 
     /// The next daemon, with what the manager holds now.
-    fn spec(&self) -> DaemonSpec {
+    pub(crate) fn spec(&self) -> DaemonSpec {
         spec(&self.net.switch).rundir(&self.run).manager(&self.manager)
     }
 
@@ -47,7 +47,7 @@ impl Lab {
         self.manager.held().into_iter().map(|(name, _)| name).collect()
     }
 
-    fn sockets(&self) -> (UdpSocket, UdpSocket) {
+    pub(crate) fn sockets(&self) -> (UdpSocket, UdpSocket) {
         sockets(&self.net)
     }
 }
@@ -63,7 +63,7 @@ fn sockets(net: &Topology) -> (UdpSocket, UdpSocket) {
 }
 
 /// Sends a datagram until it arrives, so that hosts know each other.
-fn reach(sender: &UdpSocket, receiver: &UdpSocket) {
+pub(crate) fn reach(sender: &UdpSocket, receiver: &UdpSocket) {
     wait_for(LIMIT, "a datagram", || {
         sender.send(&u32::MAX.to_be_bytes()).unwrap();
         receiver.recv(&mut [0; 8]).is_ok()
@@ -72,18 +72,18 @@ fn reach(sender: &UdpSocket, receiver: &UdpSocket) {
     drain(receiver);
 }
 
-fn drain(receiver: &UdpSocket) {
+pub(crate) fn drain(receiver: &UdpSocket) {
     while receiver.recv(&mut [0; 8]).is_ok() {}
 }
 
-fn send(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
+pub(crate) fn send(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
     for n in numbers {
         sender.send(&n.to_be_bytes()).unwrap();
     }
 }
 
 /// Receives until that many numbers are here, or nothing comes.
-fn receive(receiver: &UdpSocket, count: usize) -> Vec<u32> {
+pub(crate) fn receive(receiver: &UdpSocket, count: usize) -> Vec<u32> {
     let (mut numbers, mut bytes) = (Vec::new(), [0; 8]);
     // The last number is certainly sent.
     let _ = wait_for(LIMIT, "datagrams", || {
@@ -96,7 +96,7 @@ fn receive(receiver: &UdpSocket, count: usize) -> Vec<u32> {
 }
 
 /// Waits until no thread of a process runs: none has frames that it took.
-fn wait_stopped(pid: u32) {
+pub(crate) fn wait_stopped(pid: u32) {
     let is_stopped = |task: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))

@@ -35,6 +35,7 @@ mod handover;
 mod helpers;
 mod idle_ports;
 mod kept;
+mod kept_flows;
 mod kernel;
 mod kernel_cost;
 mod kernel_ct;

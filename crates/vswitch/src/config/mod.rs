@@ -9,6 +9,7 @@ mod bridge;
 mod changes;
 mod conntrack;
 mod controller;
+mod digest;
 mod export;
 mod global;
 mod interface;
@@ -36,6 +37,7 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
+pub use digest::Translated;
 pub use export::{IpfixConfig, NetflowConfig, SflowConfig};
 pub use global::{GlobalConfig, MetricsAddress, Restore, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
