@@ -8,7 +8,9 @@ use flow::{DpPort, MacAddr};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::tunnel::{TunnelConfig, TunnelHeaders};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
 
@@ -51,6 +53,55 @@ pub struct Device {
     pub options: PortOptions,
     /// Quality of service and limits that it was given.
     pub(crate) shaped: Option<Shaped>,
+}
+
+/// The open devices, by interface name.
+#[derive(Default)]
+pub struct Devices {
+    all: BTreeMap<String, Device>,
+    /// Those whose state changes without an event of the kernel.
+    silent: BTreeSet<String>,
+}
+
+impl Deref for Devices {
+    type Target = BTreeMap<String, Device>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl Devices {
+    /// Adds or replaces a device.
+    pub(crate) fn insert(&mut self, name: String, device: Device) {
+        if device.is_of_kernel() {
+            self.silent.remove(&name);
+        } else {
+            self.silent.insert(name.clone());
+        }
+        self.all.insert(name, device);
+    }
+
+    /// Removes a device.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Device> {
+        self.silent.remove(name);
+        self.all.remove(name)
+    }
+
+    /// A device, to be changed; its kind stays.
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Device> {
+        self.all.get_mut(name)
+    }
+
+    /// Those whose state changes without an event of the kernel.
+    pub(crate) fn silent(&self) -> &BTreeSet<String> {
+        &self.silent
+    }
+
+    /// All devices.
+    pub(crate) fn into_all(self) -> BTreeMap<String, Device> {
+        self.all
+    }
 }
 
 impl Device {

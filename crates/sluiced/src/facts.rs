@@ -5,7 +5,7 @@ mod counters;
 pub(crate) use counters::Source;
 
 use super::db::Db;
-use super::devices::Device;
+use super::devices::Devices;
 use super::dp_features::capabilities;
 use super::features::port_features;
 use super::instances::{Instance, Instances};
@@ -23,10 +23,10 @@ use ovsdb::client::{Change, ColumnValue, LockState, RowView, TxnBuilder, TxnId};
 use ovsdb::value::{Datum, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use vswitch::config::connection_dscp;
-use vswitch::plan::NOTICE_KEY;
+use vswitch::config::{PortConfig, connection_dscp};
+use vswitch::plan::{ChangedFacts, NOTICE_KEY, OpenPort};
 use vswitch::status::{
-    ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown,
+    ControllerFacts, Counters, Duplex, Facts, InterfaceFacts, ManagerFacts, SwitchFacts, TrunkChanges, UpDown,
 };
 use vswitch::{Planner, SupportedTypes, Writeback};
 
@@ -65,8 +65,12 @@ pub(crate) struct FactKeeper {
     sessions: BTreeMap<String, BTreeMap<Protocol, Report>>,
     /// Addresses of the active members of bonds, by port.
     active_members: BTreeMap<String, MacAddr>,
-    /// Facts may have changed.
+    /// Facts may have changed: those of the switch, of bridges, controllers and managers, and of `changed`.
     dirty: bool,
+    /// Interfaces of which the facts may have changed, besides those that the planner knows.
+    changed: BTreeSet<String>,
+    /// All facts are to be made anew.
+    renews_all: bool,
     /// All rows are to be compared.
     everything: bool,
     /// Rows that changed in the database since the last comparison.
@@ -111,6 +115,8 @@ impl FactKeeper {
             sessions: BTreeMap::new(),
             active_members: BTreeMap::new(),
             dirty: true,
+            changed: BTreeSet::new(),
+            renews_all: true,
             everything: true,
             changed_rows: BTreeSet::new(),
             last: Facts::default(),
@@ -202,7 +208,7 @@ impl FactKeeper {
 
     /// The rows are not followed, or were not: all are to be compared once they are.
     pub(crate) fn start_over(&mut self) {
-        (self.dirty, self.everything) = (true, true);
+        (self.dirty, self.renews_all, self.everything) = (true, true, true);
         self.changed_rows.clear();
     }
 
@@ -218,7 +224,9 @@ impl FactKeeper {
 
     /// Sets the addresses of the active members of bonds, by port.
     pub(crate) fn set_active_members(&mut self, active: BTreeMap<String, MacAddr>) {
-        self.dirty |= self.active_members != active;
+        let differs = self.active_members != active;
+        self.dirty |= differs;
+        self.renews_all |= differs;
         self.active_members = active;
     }
 
@@ -232,7 +240,10 @@ impl FactKeeper {
     pub(crate) fn set_session(&mut self, (interface, protocol): SessionName, report: Option<Report>) {
         let sessions = self.sessions.entry(interface.clone()).or_default();
         let known = sessions.get(&protocol);
-        self.dirty |= known.map(|known| &known.status) != report.as_ref().map(|report| &report.status);
+        if known.map(|known| &known.status) != report.as_ref().map(|report| &report.status) {
+            self.dirty = true;
+            self.changed.insert(interface.clone());
+        }
         match report {
             Some(report) => drop(sessions.insert(protocol, report)),
             None => drop(sessions.remove(&protocol)),
@@ -242,13 +253,13 @@ impl FactKeeper {
         }
     }
 
-    /// Reads the state of open devices again: of the kernel's those in `stale`, and of all others.
-    pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>, stale: &BTreeSet<String>) {
-        self.links.retain(|name, _| devices.contains_key(name));
-        for (name, device) in devices {
-            if device.is_of_kernel() && !stale.contains(name) {
+    /// Reads the state of these devices again, and forgets it of those that are not open.
+    pub(crate) fn refresh_links(&mut self, devices: &Devices, names: &BTreeSet<String>) {
+        for name in names {
+            let Some(device) = devices.get(name) else {
+                self.links.remove(name);
                 continue;
-            }
+            };
             let Ok(info) = device.link() else { continue };
             let known = self.links.get(name);
             let has_own_scheduler = device.has_own_scheduler();
@@ -256,6 +267,7 @@ impl FactKeeper {
                 continue;
             }
             self.dirty = true;
+            self.changed.insert(name.clone());
             // The driver's data change only with the carrier.
             let changes_before = known.map_or(info.carrier_changes, |l| l.changes_before);
             let (settings, driver) = (device.ethtool(), device.driver());
@@ -336,7 +348,7 @@ impl FactKeeper {
     pub(crate) fn write_back(
         &mut self,
         db: &mut Db,
-        planner: &Planner,
+        planner: &mut Planner,
         instances: &Instances,
         acknowledged: Option<i64>,
         now_ms: u64,
@@ -362,14 +374,13 @@ impl FactKeeper {
         let replica = db.client_ref().replica();
         let egress = tunnels::egress(instances);
         (self.egress_checked_ms, self.egress_due_ms) = (now_ms, None);
-        self.dirty |= egress != self.egress;
+        if egress != self.egress {
+            (self.dirty, self.renews_all) = (true, true);
+            self.egress = egress;
+        }
         let mut rows = std::mem::take(&mut self.changed_rows);
         if self.dirty {
-            let mut facts = self.facts(planner);
-            add_egress(&mut facts, planner, &egress);
-            add_offloads(&mut facts, planner, instances.dummy_ports());
-            self.compare(&mut facts, planner, &mut rows);
-            (self.last, self.planned, self.egress) = (facts, planner.version(), egress);
+            self.renew(planner, instances.dummy_ports(), &mut rows);
         }
         if due {
             self.refresh(planner, instances, &mut rows);
@@ -398,6 +409,58 @@ impl FactKeeper {
         }
     }
 
+    /// Brings the last facts up to date, without counters, and adds the rows with other facts to `rows`.
+    fn renew(&mut self, planner: &mut Planner, dummies: &DummyPorts, rows: &mut BTreeSet<Uuid>) {
+        let mut changed = planner.take_changed();
+        self.planned = planner.version();
+        let others = std::mem::take(&mut self.changed);
+        if std::mem::take(&mut self.renews_all) || changed.all {
+            let mut facts = self.facts(planner, dummies);
+            self.compare(&mut facts, planner, rows);
+            self.last = facts;
+            return;
+        }
+        for port in others.iter().filter_map(|name| planner.open_port(name)) {
+            changed.interfaces.extend(port.row.map(|row| (row, port.name.to_string())));
+            let of_port = |row| (row, port.bridge_name.to_string(), port.port.to_string());
+            changed.ports.extend(port.port_row.map(of_port));
+        }
+        let facts = self.changed_facts(planner, dummies, &changed);
+        self.take(facts, planner, &changed, rows);
+        debug_assert!(self.last.is_same_beside_counters(&self.facts(planner, dummies)));
+    }
+
+    /// Takes changed facts over into the last ones. The counters of open ports stay.
+    fn take(&mut self, facts: Facts, planner: &Planner, changed: &ChangedFacts, rows: &mut BTreeSet<Uuid>) {
+        let Facts { switch: _, mirrors: _, bridges, ports, mut interfaces, controllers, managers } = facts;
+        for (row, name) in &changed.interfaces {
+            let last = self.last.interfaces.remove(row);
+            let Some(mut known) = interfaces.remove(row) else { continue };
+            if planner.open_port(name).is_some() {
+                known.statistics = last.as_ref().map(|last| last.statistics.clone()).unwrap_or_default();
+            }
+            if last.as_ref() != Some(&known) {
+                rows.insert(*row);
+            }
+            self.last.interfaces.insert(*row, known);
+        }
+        for (row, ..) in &changed.ports {
+            let last = self.last.ports.get(row);
+            let now = ports.get(row);
+            if now.is_some() && last != now {
+                rows.insert(*row);
+            }
+            match now {
+                Some(now) => drop(self.last.ports.insert(*row, now.clone())),
+                None => drop(self.last.ports.remove(row)),
+            }
+        }
+        let beside = Facts { bridges, controllers, managers, ..Facts::default() };
+        beside.differing(&self.last, rows);
+        let Facts { bridges, controllers, managers, .. } = beside;
+        (self.last.bridges, self.last.controllers, self.last.managers) = (bridges, controllers, managers);
+    }
+
     /// Adds the rows with other facts than the last ones to `rows`, and moves the counters of open ports to the new facts.
     fn compare(&mut self, facts: &mut Facts, planner: &Planner, rows: &mut BTreeSet<Uuid>) {
         let last = self.last.interfaces.iter_mut();
@@ -414,67 +477,87 @@ impl FactKeeper {
     }
 
     /// All facts anew, without counters.
-    fn facts(&self, planner: &Planner) -> Facts {
+    fn facts(&self, planner: &Planner, dummies: &DummyPorts) -> Facts {
         let mut facts = planner.facts();
+        for port in planner.open_ports() {
+            self.add_open_port(&mut facts, &port, dummies);
+        }
+        for port in planner.desired().bridges.values().flat_map(|bridge| bridge.ports.values()) {
+            self.add_active_member(&mut facts, port);
+        }
+        self.add_beside_ports(&mut facts, planner);
+        facts
+    }
+
+    /// Facts as [`FactKeeper::facts`] has them, but of interfaces and ports only the changed ones.
+    fn changed_facts(&self, planner: &Planner, dummies: &DummyPorts, changed: &ChangedFacts) -> Facts {
+        let mut facts = planner.changed_facts(changed);
+        let mut names: BTreeSet<&str> = changed.interfaces.values().map(String::as_str).collect();
+        for (_, bridge, name) in &changed.ports {
+            let bridge = planner.desired().bridges.get(bridge);
+            let Some(port) = bridge.and_then(|bridge| bridge.ports.get(name)) else { continue };
+            self.add_active_member(&mut facts, port);
+            // Its facts have those of the sessions of all its members.
+            names.extend(port.interfaces.iter().map(|interface| interface.name.as_str()));
+        }
+        for port in names.into_iter().filter_map(|name| planner.open_port(name)) {
+            self.add_open_port(&mut facts, &port, dummies);
+        }
+        self.add_beside_ports(&mut facts, planner);
+        facts
+    }
+
+    /// Adds the facts of bridges, controllers and managers that the planner does not know.
+    fn add_beside_ports(&self, facts: &mut Facts, planner: &Planner) {
         facts.managers = self.managers.clone();
         for (row, known) in &self.controllers {
             renew_controller(facts.controllers.entry(*row).or_default(), known);
         }
-        for port in planner.desired().bridges.values().flat_map(|bridge| bridge.ports.values()) {
-            let known = port.row.and_then(|row| facts.ports.get_mut(&row));
-            if let Some((known, mac)) = known.zip(self.active_members.get(&port.name)) {
-                known.active_member = Some(Some(*mac));
-            }
-        }
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();
         }
-        for port in planner.open_ports() {
-            for session in self.sessions.get(port.name).into_iter().flat_map(BTreeMap::values) {
-                let Facts { interfaces, ports, bridges, .. } = &mut facts;
-                let row = port.row.and_then(|row| interfaces.get_mut(&row));
-                row.into_iter().for_each(|facts| facts.links.add(Table::Interface, &session.status));
-                let row = port.port_row.and_then(|row| ports.get_mut(&row));
-                row.into_iter().for_each(|facts| facts.links.add(Table::Port, &session.status));
-                let row = bridges.get_mut(&port.bridge_row);
-                row.into_iter().for_each(|facts| facts.links.add(Table::Bridge, &session.status));
-            }
-            let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
-            let Some(link) = self.links.get(port.name) else {
-                if port.type_name == "patch" {
-                    (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));
-                    (known.ifindex, known.link_resets) = (Some(0), Some(0));
-                    known.mac_in_use = Some(port.mac);
-                }
-                continue;
-            };
-            let up = |up: bool| Some(if up { UpDown::Up } else { UpDown::Down });
-            known.ifindex = Some(link.info.ifindex);
-            known.mac_in_use = link.info.mac.map(MacAddr);
-            known.mtu = Some(link.info.mtu).filter(|mtu| *mtu != 0);
-            known.admin_state = up(link.info.admin_up);
-            known.link_state = up(link.info.carrier());
-            known.link_resets = Some(link.info.carrier_changes.wrapping_sub(link.changes_before).into());
-            if let Some(settings) = &link.settings {
-                known.link_speed_bps = settings.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
-                known.duplex = settings.duplex.map(|d| match d {
-                    link::Duplex::Half => Duplex::Half,
-                    link::Duplex::Full => Duplex::Full,
-                });
-            }
-            if let Some([name, version, firmware]) = &link.driver {
-                let rows =
-                    [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
-                known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
-            }
-            if link.has_own_scheduler {
-                known.status.insert("qos".to_string(), "own scheduler".to_string());
-            }
-            // As in OVS 4.0.
-            let peer = link.info.peer_ifindex().map(|peer| ("peer_ifindex".to_string(), peer.to_string()));
-            known.status.extend(peer);
+        for (name, sessions) in &self.sessions {
+            let row = planner.open_port(name).map(|port| port.bridge_row);
+            let Some(known) = row.and_then(|row| facts.bridges.get_mut(&row)) else { continue };
+            sessions.values().for_each(|session| known.links.add(Table::Bridge, &session.status));
         }
-        facts
+    }
+
+    fn add_active_member(&self, facts: &mut Facts, port: &PortConfig) {
+        let known = port.row.and_then(|row| facts.ports.get_mut(&row));
+        if let Some((known, mac)) = known.zip(self.active_members.get(&port.name)) {
+            known.active_member = Some(Some(*mac));
+        }
+    }
+
+    /// Adds the facts of an open port that the planner does not know, to the rows that `facts` has.
+    fn add_open_port(&self, facts: &mut Facts, port: &OpenPort<'_>, dummies: &DummyPorts) {
+        let Facts { interfaces, ports, .. } = facts;
+        for session in self.sessions.get(port.name).into_iter().flat_map(BTreeMap::values) {
+            let row = port.row.and_then(|row| interfaces.get_mut(&row));
+            row.into_iter().for_each(|facts| facts.links.add(Table::Interface, &session.status));
+            let row = port.port_row.and_then(|row| ports.get_mut(&row));
+            row.into_iter().for_each(|facts| facts.links.add(Table::Port, &session.status));
+        }
+        let Some(known) = port.row.and_then(|row| interfaces.get_mut(&row)) else { return };
+        match self.links.get(port.name) {
+            Some(link) => add_link(known, link),
+            None if port.type_name == "patch" => {
+                (known.admin_state, known.link_state) = (Some(UpDown::Up), Some(UpDown::Up));
+                (known.ifindex, known.link_resets) = (Some(0), Some(0));
+                known.mac_in_use = Some(port.mac);
+            }
+            None => {}
+        }
+        if let Some(egress) = self.egress.get(port.name) {
+            let carrier = if egress.has_carrier { "up" } else { "down" };
+            known.status.insert("tunnel_egress_iface".to_string(), egress.device.to_string());
+            known.status.insert("tunnel_egress_iface_carrier".to_string(), carrier.to_string());
+        }
+        // A dummy has none.
+        if dummies.get(port.name).is_some() {
+            known.status.extend(OFFLOADS.map(|key| (key.to_string(), "false".to_string())));
+        }
     }
 
     /// Capabilities of datapaths by type; without bridges there are none, as in OVS.
@@ -553,28 +636,32 @@ fn renew_controller(entry: &mut ControllerFacts, known: &ControllerFacts) {
     entry.status.extend(notice);
 }
 
-/// Adds the offloads of dummies, which have none.
-fn add_offloads(facts: &mut Facts, planner: &Planner, dummies: &DummyPorts) {
-    for port in planner.open_ports().filter(|port| dummies.get(port.name).is_some()) {
-        if let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) {
-            known.status.extend(OFFLOADS.map(|key| (key.to_string(), "false".to_string())));
-        }
+/// Adds the state of a device.
+fn add_link(known: &mut InterfaceFacts, link: &Link) {
+    let up = |up: bool| Some(if up { UpDown::Up } else { UpDown::Down });
+    known.ifindex = Some(link.info.ifindex);
+    known.mac_in_use = link.info.mac.map(MacAddr);
+    known.mtu = Some(link.info.mtu).filter(|mtu| *mtu != 0);
+    known.admin_state = up(link.info.admin_up);
+    known.link_state = up(link.info.carrier());
+    known.link_resets = Some(link.info.carrier_changes.wrapping_sub(link.changes_before).into());
+    if let Some(settings) = &link.settings {
+        known.link_speed_bps = settings.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
+        known.duplex = settings.duplex.map(|d| match d {
+            link::Duplex::Half => Duplex::Half,
+            link::Duplex::Full => Duplex::Full,
+        });
     }
-}
-
-/// Adds the devices to which routes of tunnels lead, with their carrier.
-fn add_egress(facts: &mut Facts, planner: &Planner, egress: &BTreeMap<String, Egress>) {
-    if egress.is_empty() {
-        return;
+    if let Some([name, version, firmware]) = &link.driver {
+        let rows = [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
+        known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
     }
-    for port in planner.open_ports() {
-        let known = port.row.and_then(|row| facts.interfaces.get_mut(&row));
-        if let Some((known, egress)) = known.zip(egress.get(port.name)) {
-            let carrier = if egress.has_carrier { "up" } else { "down" };
-            known.status.insert("tunnel_egress_iface".to_string(), egress.device.to_string());
-            known.status.insert("tunnel_egress_iface_carrier".to_string(), carrier.to_string());
-        }
+    if link.has_own_scheduler {
+        known.status.insert("qos".to_string(), "own scheduler".to_string());
     }
+    // As in OVS 4.0.
+    let peer = link.info.peer_ifindex().map(|peer| ("peer_ifindex".to_string(), peer.to_string()));
+    known.status.extend(peer);
 }
 
 /// Status of managers, if they are served here.

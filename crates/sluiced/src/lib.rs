@@ -43,6 +43,7 @@ mod next_hops;
 mod observer;
 mod openflow;
 mod places;
+mod port_changes;
 pub mod reactor;
 pub mod routing;
 mod service;

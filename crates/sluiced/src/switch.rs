@@ -7,6 +7,7 @@ mod deleted;
 mod handover;
 mod kept_flows;
 mod links;
+mod ports;
 mod prefixes;
 mod replace;
 mod restore;
@@ -16,7 +17,7 @@ mod settings;
 use super::bonds::Bonds;
 use super::config::{DaemonConfig, Exit};
 use super::db::{Db, in_band_address};
-use super::devices::Device;
+use super::devices::{Device, Devices};
 use super::dummies::Streams;
 use super::exporters::Exporters;
 use super::facts::FactKeeper;
@@ -40,8 +41,10 @@ use kept_flows::FlowsFirst;
 use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::LinkMonitor;
+use ofproto::ports::PortTable;
 use ovsdb::client::{ClientState, LockState};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use ports::Stale;
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use vswitch::config::MetricsAddress;
@@ -69,12 +72,11 @@ pub struct Switch {
     /// The database has changes of the configuration that are not carried out.
     is_affected: bool,
     dummies: DummyMode,
-    devices: BTreeMap<String, Device>,
+    devices: Devices,
     streams: Streams,
     links: LinkMonitor,
     links_dirty: bool,
-    /// Names of devices of the kernel whose state is to be read again.
-    stale_links: BTreeSet<String>,
+    stale: Stale,
     facts: FactKeeper,
     openflow: OpenFlow,
     /// Ends before the thread that it asks.
@@ -163,11 +165,11 @@ impl Switch {
             parsed: Parsed::default(),
             is_affected: false,
             dummies: config.dummies,
-            devices: BTreeMap::new(),
+            devices: Devices::default(),
             streams: Streams::default(),
             links,
             links_dirty: true,
-            stale_links: BTreeSet::new(),
+            stale: Stale::default(),
             applied_once: false,
             state,
             keeps_flows,
@@ -221,7 +223,7 @@ impl Switch {
     }
 
     /// Open devices, by interface name.
-    pub fn devices(&self) -> &BTreeMap<String, Device> {
+    pub fn devices(&self) -> &Devices {
         &self.devices
     }
 
@@ -529,9 +531,11 @@ impl Switch {
                 self.instances.set_conntrack(datapath_type, config);
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
-            Command::DestroyBridge { bridge, .. } => {
+            Command::DestroyBridge { bridge, name } => {
                 if let Some(instance) = self.instances.of_bridge(bridge) {
-                    deleted::log(instance.backer.view().bridge(bridge).map(|b| (&*b.name, &*b.ports)), None);
+                    let view = instance.backer.view();
+                    let ports = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
+                    deleted::log(&name, &ports, &PortTable::default());
                 }
                 self.openflow.destroy(bridge, reactor);
                 self.exporters.remove(bridge);
@@ -555,6 +559,7 @@ impl Switch {
             }
             Command::CloseInterface { name, .. } => {
                 self.streams.remove(&name, reactor);
+                self.stale.links.insert(name.clone());
                 if let Some(device) = self.devices.remove(&name)
                     && let Err(e) = device.datapath.port_del(device.dp_port)
                 {
@@ -576,25 +581,7 @@ impl Switch {
                 self.dummy_changed(&name);
                 self.read_link(name);
             }
-            Command::SetPorts { bridge, ports, .. } => {
-                let Some(instance) = self.instances.of_bridge(bridge) else { return };
-                let view = instance.backer.view();
-                let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
-                let mut table = ports.table(&previous);
-                deleted::log(view.bridge(bridge).map(|b| (&*b.name, &*b.ports)), Some(&table));
-                self.link_protocols.attach(bridge, instance, &ports, &mut table);
-                self.bonds.attach(bridge, instance, &ports, &mut table, &self.devices);
-                self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
-                instance.backer.set_ports(bridge, table);
-                restore::learn(&instance.backer, bridge, &mut self.state.macs);
-                let mirrors = view.bridge(bridge).and_then(|b| b.mirrors.clone());
-                if mirrors.is_some() || !ports.mirrors.is_empty() {
-                    let mirrors = ports.mirrors(mirrors.as_deref());
-                    instance.backer.change_bridge(bridge, |b| b.mirrors = mirrors);
-                }
-                self.refresh_sampling(bridge);
-                self.links_dirty = true;
-            }
+            Command::SetPorts { bridge, name, ports } => self.set_ports(bridge, &name, &ports),
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),
             Command::SetControllers { bridge, controllers, .. } => {
                 let now_ms = sys::clock::monotonic_ms();
@@ -663,7 +650,7 @@ impl Switch {
         let acknowledged = self.is_settled().then(|| self.planner.desired().next_cfg);
         self.facts.set_controllers(self.openflow.facts(tls_fault, now_ms));
         self.facts.set_managers(db, tls_fault);
-        self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
+        self.facts.write_back(db, &mut self.planner, &self.instances, acknowledged, now_ms);
     }
 
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
@@ -678,7 +665,7 @@ impl Switch {
         state.finish(exit);
         drop((exporters, link_protocols, bonds, openflow, streams));
         if exit.cleanup {
-            for (name, device) in devices {
+            for (name, device) in devices.into_all() {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {
                     log::warn!(target: "dpif", "cannot remove port {name}: {e}");
                 }

@@ -15,6 +15,7 @@ use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::{Datum, SeededUuids, Uuid};
 
 use crate::config::{ControllerConfig, CtConfig, Desired, GlobalConfig, Parsed, SupportedTypes};
+use crate::plan::tests::increments;
 use crate::plan::{
     BridgeSettings, Command, DeviceSettings, OpenInterface, OpenedInterface, Planner, PortSet,
 };
@@ -193,6 +194,8 @@ pub(crate) struct Fake {
     pub(crate) next_dp_port: u32,
     /// The planner's version and facts of the last settled state.
     pub(crate) shown: Option<(u64, Facts)>,
+    /// Facts brought up to date by their changes.
+    pub(crate) followed: Facts,
     /// All commands in short form, in order.
     pub(crate) log: Vec<String>,
 }
@@ -220,6 +223,8 @@ impl Fake {
         for _ in 0..10 {
             if commands.is_empty() {
                 assert!(planner.is_settled());
+                increments::check(planner);
+                increments::follow(planner, &mut self.followed);
                 let shown = (planner.version(), planner.facts());
                 if let Some((version, facts)) = self.shown.replace(shown.clone()) {
                     assert!(version != shown.0 || facts == shown.1, "{facts:?} changed: {:?}", shown.1);

@@ -76,7 +76,7 @@ impl Bed {
                 patch_peer: Some((peer, OfPort(p))),
                 queue_dscp: Default::default(),
             };
-            let set = PortSet { ports: (1..=ports).map(entry).collect(), ..PortSet::default() };
+            let set = PortSet { ports: (1..=ports).map(entry).map(Arc::new).collect(), ..PortSet::default() };
             let instance = self.instances.of_bridge(id).expect("made above");
             let mut table = set.table(&PortTable::default());
             self.links.attach(id, instance, &set, &mut table);

@@ -8,6 +8,7 @@ use super::link::{CLOSED, EVICTED, Link, Origin, RESET};
 use super::{OpenFlowOptions, rconn_log};
 use crate::instances::Instance;
 use crate::places::to_evict;
+use crate::port_changes::differing;
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
@@ -283,20 +284,20 @@ impl OfBridge {
 
     /// Reports added, removed and changed ports to controllers.
     pub(super) fn ports_changed(&mut self, old: &PortTable, new: &PortTable, now_ms: u64) {
-        for (number, port) in &old.ports {
-            if new.port(*number).is_none_or(|p| p.name != port.name) {
+        let differing = differing(old, new);
+        let is_same = |a: &&Arc<Port>, b: Option<&Arc<Port>>| b.is_some_and(|b| a.name == b.name);
+        for (before, now) in &differing {
+            if let Some(port) = before.filter(|before| !is_same(before, *now)) {
                 self.mgr.port_changed(Some(port), None, now_ms);
             }
         }
-        for (number, port) in &new.ports {
-            let before = old.port(*number).filter(|p| p.name == port.name);
+        for (before, now) in differing {
+            let Some(port) = now else { continue };
+            let before = before.filter(|before| is_same(before, now));
             if before.is_some_and(|p| p.may_enable()) != port.may_enable() {
                 self.backer.revisions.toggled.fetch_add(1, Ordering::Relaxed);
             }
-            match before {
-                None => self.mgr.port_changed(None, Some(port), now_ms),
-                Some(before) => self.mgr.port_changed(Some(before), Some(port), now_ms),
-            }
+            self.mgr.port_changed(before.map(|before| &**before), Some(port), now_ms);
         }
     }
 

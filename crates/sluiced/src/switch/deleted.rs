@@ -1,5 +1,6 @@
 //! Log lines of deleted ports, as operators of OVS look for them.
 
+use crate::port_changes::differing;
 use flow::OfPort;
 use ofproto::ports::PortTable;
 
@@ -9,12 +10,11 @@ pub(super) fn shown(number: OfPort) -> u32 {
 }
 
 /// Logs the ports of a bridge that `now` lacks.
-pub(super) fn log(bridge: Option<(&str, &PortTable)>, now: Option<&PortTable>) {
-    let Some((bridge, before)) = bridge else { return };
-    for (number, port) in &before.ports {
-        let name = &port.name;
-        if now.and_then(|now| now.port(*number)).is_none_or(|other| other.name != *name) {
-            log::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {}", shown(*number));
+pub(super) fn log(bridge: &str, before: &PortTable, now: &PortTable) {
+    for (port, now) in differing(before, now) {
+        if let Some(port) = port.filter(|port| now.is_none_or(|now| now.name != port.name)) {
+            let (name, number) = (&port.name, shown(port.of_port));
+            log::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {number}");
         }
     }
 }

@@ -26,14 +26,17 @@ impl Switch {
                 self.link_event(event, reactor);
             }
         }
-        self.facts.refresh_links(&self.devices, &std::mem::take(&mut self.stale_links));
-        self.follow_carriers();
+        let mut names = std::mem::take(&mut self.stale.links);
+        names.extend(self.devices.silent().iter().cloned());
+        self.facts.refresh_links(&self.devices, &names);
+        names.append(&mut self.stale.ports);
+        self.follow_carriers(&names);
     }
 
     /// Has the state of a device read again.
     pub(super) fn read_link(&mut self, name: String) {
         self.links_dirty = true;
-        self.stale_links.insert(name);
+        self.stale.links.insert(name);
     }
 
     fn link_event(&mut self, event: LinkEvent, reactor: &mut Reactor) {
@@ -54,7 +57,7 @@ impl Switch {
             if matches!(device.body, Body::Kernel(ifindex) if ifindex != info.ifindex) {
                 return;
             }
-            self.stale_links.insert(info.name.clone());
+            self.stale.links.insert(info.name.clone());
             if let Some(mac) = info.mac {
                 self.planner.device_changed(&info.name, MacAddr(mac), Some(info.mtu));
             }

@@ -10,7 +10,9 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, flag};
-use super::{ControllerConfig, IpfixConfig, MirrorConfig, NetflowConfig, PortConfig, SflowConfig};
+use super::{
+    ControllerConfig, DatapathSupport, IpfixConfig, MirrorConfig, NetflowConfig, PortConfig, SflowConfig,
+};
 
 /// Fail mode of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -182,11 +184,8 @@ impl<'a> Reader<'a> {
     /// A bridge; `None` if it cannot be served at all: an error of each of its interfaces.
     pub(super) fn bridge(&mut self, row: RowView<'a>) -> Option<BridgeConfig> {
         let name = row.str("name");
-        let asked = match row.str("datapath_type") {
-            "" => "system",
-            other => other,
-        };
-        let Some(support) = self.supported.datapaths.get(asked) else {
+        let (asked, support) = self.datapath(row);
+        let Some(support) = support else {
             let error = format!("could not create bridge {name}: unknown datapath type {asked:?}");
             self.refuse_bridge(row, "datapath_type", &error);
             return None;
@@ -221,7 +220,17 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// The datapath type of a bridge, and its support.
+    pub(super) fn datapath(&self, bridge: RowView<'a>) -> (&'a str, Option<&'a DatapathSupport>) {
+        let asked = match bridge.str("datapath_type") {
+            "" => "system",
+            other => other,
+        };
+        (asked, self.supported.datapaths.get(asked))
+    }
+
     fn refuse_bridge(&mut self, row: RowView<'a>, setting: &str, error: &str) {
+        self.is_by_port = false;
         self.notice(row, setting, error);
         for port in row.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
             for uuid in port.uuid_set("interfaces") {

@@ -12,6 +12,7 @@ mod controller;
 mod digest;
 mod export;
 mod global;
+mod increment;
 mod interface;
 mod links;
 mod mirror;
@@ -102,6 +103,9 @@ impl Desired {
     /// Parses the rows, but those that `parsed` has, and keeps results there. The owner tells it [changes](Parsed::changed)
     /// before.
     pub fn read(replica: &Replica, supported: &SupportedTypes, parsed: &mut Parsed) -> Desired {
+        if let Some(desired) = increment::read(replica, supported, parsed) {
+            return desired;
+        }
         let Some(root) = replica.rows("Open_vSwitch").next() else { return Desired::default() };
         let mut reader = Reader::new(replica, supported, std::mem::take(parsed));
         let global = reader.global(root);
@@ -113,13 +117,15 @@ impl Desired {
         let mut bridges = BTreeMap::new();
         for row in rows {
             if let Some(bridge) = reader.bridge(row) {
-                bridges.insert(bridge.name.clone(), Arc::new(bridge));
+                let former = bridges.insert(bridge.name.clone(), Arc::new(bridge));
+                reader.is_by_port &= former.is_none();
             }
         }
         reader::check_names_across(&mut reader, &mut bridges);
         let unknown_keys = reader.review();
         *parsed = reader.parsed;
-        Desired {
+        let is_by_port = reader.is_by_port;
+        let desired = Desired {
             row: Some(root.uuid()),
             next_cfg: root.int("next_cfg"),
             global: Arc::new(global),
@@ -129,6 +135,10 @@ impl Desired {
             refused: reader.refused,
             notices: reader.notices,
             unknown_keys,
+        };
+        if is_by_port {
+            parsed.keep_last(&desired);
         }
+        desired
     }
 }

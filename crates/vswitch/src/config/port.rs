@@ -110,11 +110,12 @@ impl<'a> Reader<'a> {
                 let message =
                     format!("port {name} is already in bridge {owner}: bridge {bridge_name} goes without it");
                 self.notice(row, "name", message);
+                self.is_by_port = false;
                 continue;
             }
             self.owners.insert(row.uuid(), bridge_name);
             let port = self.known_port(row, bridge, dummy_datapath);
-            ports.insert(name.to_string(), port);
+            self.is_by_port &= ports.insert(name.to_string(), port).is_none();
         }
         let has_local = |port: &Arc<PortConfig>| port.interfaces.iter().any(|i| i.name == bridge_name);
         if !ports.values().any(has_local) {
@@ -129,8 +130,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A port as parsed before, or anew.
-    fn known_port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> Arc<PortConfig> {
+    pub(super) fn known_port(
+        &mut self,
+        row: RowView<'a>,
+        bridge: RowView<'a>,
+        dummy_datapath: bool,
+    ) -> Arc<PortConfig> {
         if let Some(known) = self.parsed.port(row.uuid())
+            && known.bridge == bridge.uuid()
             && !known.interfaces.iter().any(|uuid| self.owners.contains_key(uuid))
         {
             let name = row.str("name");
@@ -147,9 +154,11 @@ impl<'a> Reader<'a> {
         let config = Arc::new(self.port(row, bridge, dummy_datapath));
         let notices = std::mem::replace(&mut self.notices, before.0);
         let refused = std::mem::replace(&mut self.refused, before.1);
+        self.is_by_port &= may_keep;
         if may_keep {
             let parsed = ParsedPort {
                 config: config.clone(),
+                bridge: bridge.uuid(),
                 interfaces,
                 notices: notices.iter().cloned().collect(),
                 refused: refused.clone().into_iter().collect(),

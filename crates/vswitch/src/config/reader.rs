@@ -20,6 +20,8 @@ pub(super) struct Reader<'a> {
     pub(super) owners: HashMap<Uuid, &'a str>,
     /// Results of earlier readings.
     pub(super) parsed: Parsed,
+    /// Each port was read without regard to others.
+    pub(super) is_by_port: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -31,6 +33,7 @@ impl<'a> Reader<'a> {
             notices: BTreeSet::new(),
             owners: HashMap::new(),
             parsed,
+            is_by_port: true,
         }
     }
 
@@ -161,6 +164,7 @@ pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap
         if !bridge.ports.values().flat_map(|port| &port.interfaces).any(clashes) {
             continue;
         }
+        reader.is_by_port = false;
         let bridge = Arc::make_mut(bridge);
         for port in bridge.ports.values_mut() {
             if !port.interfaces.iter().any(clashes) {

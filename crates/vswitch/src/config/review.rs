@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use ovsdb::client::RowView;
 use ovsdb::value::{AtomicType, Datum, Uuid};
 
+use super::parsed::ChangedRows;
 use super::reader::{Reader, display_name, flag};
 use crate::settings::{self, Effect, Setting, TableRows};
 
@@ -33,40 +34,90 @@ type Reported = BTreeSet<(Uuid, String)>;
 /// Unknown keys by table, column and key.
 type Unknown = BTreeMap<(&'static str, &'static str, String), UnknownKey>;
 
+/// State of one review.
+struct Review<'a> {
+    reported: Reported,
+    /// Rows that the parsers have reported.
+    told: HashSet<Uuid>,
+    /// Names of bridges.
+    bridges: BTreeSet<&'a str>,
+    unknown: Unknown,
+}
+
+/// The columns of a table that may have notices.
+struct Columns {
+    table: &'static TableRows,
+    /// With their defaults.
+    defaults: Vec<(&'static Setting, Datum)>,
+    /// With settings by key.
+    maps: Vec<&'static str>,
+}
+
 impl<'a> Reader<'a> {
     /// Adds the notices; returns the unknown keys, in the order of tables, columns and keys.
     pub(super) fn review(&mut self) -> Vec<UnknownKey> {
-        let reported: Reported = self.notices.iter().map(|n| (n.row, n.setting.clone())).collect();
-        let told: HashSet<Uuid> = self.notices.iter().map(|n| n.row).collect();
-        let bridges: BTreeSet<&str> = self.replica.rows("Bridge").map(|row| row.str("name")).collect();
-        let mut unknown = Unknown::new();
+        let mut review = self.begin_review();
         for table in TABLES.into_iter().filter_map(settings::table) {
-            let (defaults, maps) = (self.defaults(table), self.maps(table));
+            let columns = self.columns(table);
             for row in self.replica.rows(table.name) {
-                let is_plain = !self.refused.contains_key(&row.uuid()) && !told.contains(&row.uuid());
+                let is_plain = !self.refused.contains_key(&row.uuid()) && !review.told.contains(&row.uuid());
                 if is_plain && self.parsed.is_quiet(row.uuid()) {
                     continue;
                 }
-                let (notices, mut knows_all) = (self.notices.len(), true);
-                for (setting, default) in &defaults {
-                    self.review_column(row, setting, default, &reported);
-                }
-                let types = if table.name == "Interface" { self.option_types(row, &bridges) } else { None };
-                for column in maps.iter().copied() {
-                    // Options of an interface that is refused, and those of unknown types, have no effect of their own.
-                    let is_moot =
-                        column == "options" && (types.is_none() || self.refused.contains_key(&row.uuid()));
-                    if !is_moot {
-                        knows_all &=
-                            self.review_keys(row, table, column, types.as_deref(), &reported, &mut unknown);
-                    }
-                }
-                if is_plain && knows_all && notices == self.notices.len() {
+                if self.review_row(row, &columns, &mut review) && is_plain {
                     self.parsed.keep_quiet(row.uuid());
                 }
             }
         }
-        unknown.into_values().collect()
+        review.unknown.into_values().collect()
+    }
+
+    /// Reviews the changed rows alone, about which the parsers have told nothing; whether there is nothing to tell.
+    pub(super) fn review_changed(&mut self, changed: &ChangedRows) -> bool {
+        let mut review = self.begin_review();
+        for (table, rows) in [("Port", &changed.port_rows), ("Interface", &changed.interface_rows)] {
+            let Some(table) = settings::table(table) else { continue };
+            let columns = self.columns(table);
+            for uuid in rows {
+                let Some(row) = self.replica.row(table.name, *uuid) else { continue };
+                if !self.review_row(row, &columns, &mut review) {
+                    return false;
+                }
+                self.parsed.keep_quiet(*uuid);
+            }
+        }
+        true
+    }
+
+    fn begin_review(&self) -> Review<'a> {
+        Review {
+            reported: self.notices.iter().map(|n| (n.row, n.setting.clone())).collect(),
+            told: self.notices.iter().map(|n| n.row).collect(),
+            bridges: self.replica.rows("Bridge").map(|row| row.str("name")).collect(),
+            unknown: Unknown::new(),
+        }
+    }
+
+    fn columns(&self, table: &'static TableRows) -> Columns {
+        Columns { table, defaults: self.defaults(table), maps: self.maps(table) }
+    }
+
+    /// Adds the notices about a row; whether there is nothing to tell.
+    fn review_row(&mut self, row: RowView<'a>, columns: &Columns, review: &mut Review<'a>) -> bool {
+        let (notices, mut knows_all) = (self.notices.len(), true);
+        let Columns { table, defaults, maps } = columns;
+        for (setting, default) in defaults {
+            self.review_column(row, setting, default, &review.reported);
+        }
+        let types = if table.name == "Interface" { self.option_types(row, &review.bridges) } else { None };
+        for column in maps.iter().copied() {
+            // Options of an interface that is refused, and those of unknown types, have no effect of their own.
+            let is_moot = column == "options" && (types.is_none() || self.refused.contains_key(&row.uuid()));
+            if !is_moot {
+                knows_all &= self.review_keys(row, table, column, types.as_deref(), review);
+            }
+        }
+        knows_all && notices == self.notices.len()
     }
 
     /// The columns that may have a notice, with their defaults.
@@ -110,9 +161,9 @@ impl<'a> Reader<'a> {
         table: &'static TableRows,
         column: &'static str,
         types: Option<&[&str]>,
-        reported: &Reported,
-        unknown: &mut Unknown,
+        review: &mut Review<'a>,
     ) -> bool {
+        let Review { reported, unknown, .. } = review;
         let mut knows_all = true;
         for (key, value) in row.string_map(column) {
             let name = format!("{column}:{key}");

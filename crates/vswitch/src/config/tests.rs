@@ -1,5 +1,6 @@
 mod bridges;
 mod conntrack;
+mod increments;
 mod mirrors;
 mod qos;
 mod unsupported;

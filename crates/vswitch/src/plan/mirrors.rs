@@ -61,7 +61,11 @@ impl Places {
 
 /// The entries of a bridge's mirrors with these bundles. A mirror whose output port is not open is left out, as is one
 /// beyond the maximum.
-pub(super) fn entries(configs: &[MirrorConfig], bundles: &[Bundle], places: &mut Places) -> Vec<MirrorEntry> {
+pub(super) fn entries(
+    configs: &[MirrorConfig],
+    bundles: &[Arc<Bundle>],
+    places: &mut Places,
+) -> Vec<MirrorEntry> {
     let open = |name: &str| bundles.iter().find(|bundle| bundle.name == name);
     let mut entries = Vec::new();
     places.retain(configs);

@@ -13,6 +13,7 @@
 
 mod address;
 mod command;
+mod interfaces;
 mod mirrors;
 mod numbers;
 mod ports;
@@ -20,7 +21,7 @@ mod reconcile;
 mod report;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,8 @@ pub use report::NOTICE_KEY;
 pub use zones::{ZonePlanner, ZoneStep};
 
 use crate::config::{CtConfig, Desired, GlobalConfig, Notice};
-use state::{Bridge, Open, State};
+use interfaces::Rows;
+use state::{Bridge, Interface, Open, State};
 
 /// The applied state, and pending steps to the desired one. The default is a switch without bridges.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +64,19 @@ pub struct Planner {
     notices: Vec<Notice>,
     /// See [`Planner::version`].
     version: u64,
+    /// Facts may have changed beyond those of rows that the bridges note.
+    all_changed: bool,
+}
+
+/// Rows of ports and interfaces of which the facts may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedFacts {
+    /// All of them.
+    pub all: bool,
+    /// Rows of `Interface`, with their names.
+    pub interfaces: BTreeMap<Uuid, String>,
+    /// Rows of `Port`, with the names of a bridge and of the port there.
+    pub ports: BTreeSet<(Uuid, String, String)>,
 }
 
 /// A working interface.
@@ -107,7 +122,9 @@ impl Planner {
         self.notices.extend(desired.notices.difference(&before.notices).cloned());
         let Desired { row, refused, notices, .. } = &desired;
         let is_same = (&before.row, &before.refused, &before.notices) == (row, refused, notices);
-        self.version += u64::from(!is_same);
+        if !is_same || self.bridges.values().any(|bridge| bridge.interfaces.has_excess_rows()) {
+            self.all_changed();
+        }
         self.desired = desired;
         self.commands()
     }
@@ -130,6 +147,25 @@ impl Planner {
     /// Changes with the state that [`Planner::facts`] shows.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    fn all_changed(&mut self) {
+        self.version += 1;
+        self.all_changed = true;
+        for bridge in self.bridges.values_mut() {
+            bridge.interfaces.take_rows();
+        }
+    }
+
+    /// Rows whose facts may have changed in [`Planner::facts`] since the last call, without those of bridges and controllers.
+    pub fn take_changed(&mut self) -> ChangedFacts {
+        let mut changed = ChangedFacts { all: std::mem::take(&mut self.all_changed), ..Default::default() };
+        for (name, bridge) in &mut self.bridges {
+            let Rows { interfaces, ports } = bridge.interfaces.take_rows();
+            changed.interfaces.extend(interfaces);
+            changed.ports.extend(ports.into_iter().map(|(row, port)| (row, name.clone(), port)));
+        }
+        changed
     }
 
     /// The latest desired state.
@@ -178,8 +214,10 @@ impl Planner {
     /// success.
     pub fn settings_failed(&mut self, name: &str, error: Option<String>) {
         let Some(bridge) = self.home.get(name).and_then(|b| self.bridges.get_mut(b)) else { return };
-        if let Some(interface) = bridge.interfaces.get_mut(name) {
-            self.version += u64::from(interface.setting_error != error);
+        if bridge.interfaces.get(name).is_some_and(|interface| interface.setting_error != error)
+            && let Some(interface) = bridge.interfaces.get_mut(name)
+        {
+            self.version += 1;
             interface.setting_error = error;
         }
     }
@@ -218,7 +256,7 @@ impl Planner {
     fn fail(&mut self, name: &str, error: String) {
         let Some(bridge_name) = self.home.get(name) else { return };
         let Some(bridge) = self.bridges.get_mut(bridge_name) else { return };
-        let works = |i: &state::Interface| !i.config.is_patch() && matches!(i.state, State::Open(_));
+        let works = |i: &Interface| !i.config.is_patch() && matches!(i.state, State::Open(_));
         if bridge.interfaces.get(name).is_some_and(works) {
             bridge.take_out(name, State::Failed(error));
             self.dirty.insert(bridge_name.clone());
@@ -228,9 +266,9 @@ impl Planner {
     /// Reports that a device of this name appeared: retries a failed interface.
     pub fn retry(&mut self, name: &str) {
         let Some(bridge_name) = self.home.get(name) else { return };
-        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
-        if let Some(interface) = interface
-            && matches!(interface.state, State::Failed(_))
+        let Some(bridge) = self.bridges.get_mut(bridge_name) else { return };
+        if bridge.interfaces.get(name).is_some_and(Interface::has_failed)
+            && let Some(interface) = bridge.interfaces.get_mut(name)
         {
             interface.state = State::Wanted;
             self.dirty.insert(bridge_name.clone());
@@ -239,13 +277,7 @@ impl Planner {
 
     /// Retries all failures, bridges included.
     pub fn retry_failed(&mut self) {
-        let failed: Vec<String> = self
-            .bridges
-            .values()
-            .flat_map(|bridge| bridge.interfaces.iter())
-            .filter(|(_, interface)| matches!(interface.state, State::Failed(_)))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let failed: Vec<String> = self.bridges.values_mut().flat_map(Bridge::failed_interfaces).collect();
         failed.iter().for_each(|name| self.retry(name));
         let bridges = self.bridges.iter().filter(|(_, bridge)| bridge.failed.is_some());
         let bridges: Vec<String> = bridges.map(|(name, _)| name.clone()).collect();
@@ -262,22 +294,23 @@ impl Planner {
         let Some(found) = found else { return };
         let name = found.config.name.clone();
         let error = format!("could not create bridge {name} ({error})");
-        self.version += 1;
         let mut failed = Bridge::new(found.id, found.config.clone());
         failed.failed = Some(error);
         *found = failed;
         self.home.retain(|_, home| *home != name);
         let home = &self.home;
         self.openings.retain(|_, interface| home.contains_key(interface));
+        self.all_changed();
     }
 
     /// Reports the present address or MTU of an open device.
     pub fn device_changed(&mut self, name: &str, mac: MacAddr, mtu: Option<u32>) {
         let Some(bridge_name) = self.home.get(name) else { return };
-        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
-        if let Some(interface) = interface
+        let Some(bridge) = self.bridges.get_mut(bridge_name) else { return };
+        let known = bridge.interfaces.get(name).and_then(Interface::open);
+        if known.is_some_and(|open| (open.mac, open.mtu) != (mac, mtu))
+            && let Some(interface) = bridge.interfaces.get_mut(name)
             && let State::Open(open) = &mut interface.state
-            && (open.mac, open.mtu) != (mac, mtu)
         {
             (open.mac, open.mtu) = (mac, mtu);
             let config = &interface.config;
@@ -297,10 +330,11 @@ impl Planner {
     /// Reports that an open device has another number in its datapath.
     pub fn device_moved(&mut self, name: &str, dp_port: DpPort) {
         let Some(bridge_name) = self.home.get(name) else { return };
-        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
-        if let Some(interface) = interface
+        let Some(bridge) = self.bridges.get_mut(bridge_name) else { return };
+        let known = bridge.interfaces.get(name).and_then(Interface::open);
+        if known.is_some_and(|open| open.dp_port != Some(dp_port))
+            && let Some(interface) = bridge.interfaces.get_mut(name)
             && let State::Open(open) = &mut interface.state
-            && open.dp_port != Some(dp_port)
         {
             open.dp_port = Some(dp_port);
             self.dirty.insert(bridge_name.clone());
@@ -320,23 +354,14 @@ impl Planner {
     /// All working interfaces, by bridge and name.
     pub fn open_ports(&self) -> impl Iterator<Item = OpenPort<'_>> {
         self.bridges.iter().flat_map(|(bridge_name, bridge)| {
-            bridge.interfaces.iter().filter_map(move |(name, interface)| {
-                let open = interface.open()?;
-                Some(OpenPort {
-                    bridge: bridge.id,
-                    bridge_name,
-                    name,
-                    port: &interface.port.name,
-                    row: interface.config.row,
-                    port_row: interface.port.row,
-                    bridge_row: bridge.config.row,
-                    type_name: &interface.config.type_name,
-                    of_port: open.number,
-                    dp_port: open.dp_port,
-                    mac: open.mac,
-                })
-            })
+            bridge.interfaces.values().filter_map(move |interface| open_port(bridge_name, bridge, interface))
         })
+    }
+
+    /// A working interface.
+    pub fn open_port(&self, name: &str) -> Option<OpenPort<'_>> {
+        let (bridge_name, bridge) = self.bridges.get_key_value(self.home.get(name)?)?;
+        open_port(bridge_name, bridge, bridge.interfaces.get(name)?)
     }
 
     /// Interfaces that wait for a device or for a retry, with their errors.
@@ -348,4 +373,21 @@ impl Planner {
             }
         })
     }
+}
+
+fn open_port<'p>(bridge_name: &'p str, bridge: &'p Bridge, interface: &'p Interface) -> Option<OpenPort<'p>> {
+    let open = interface.open()?;
+    Some(OpenPort {
+        bridge: bridge.id,
+        bridge_name,
+        name: &interface.config.name,
+        port: &interface.port.name,
+        row: interface.config.row,
+        port_row: interface.port.row,
+        bridge_row: bridge.config.row,
+        type_name: &interface.config.type_name,
+        of_port: open.number,
+        dp_port: open.dp_port,
+        mac: open.mac,
+    })
 }

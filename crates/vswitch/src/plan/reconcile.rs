@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ofproto::OfPort;
 use ofproto::ports::{BridgeId, Bundle, BundleId, VlanSet};
+use ofproto::{MacAddr, OfPort};
 
 use super::mirrors;
-use super::state::{Bridge, Interface, Open, State};
+use super::ports::{FormerEntries, differing, differing_entries};
+use super::state::{Bridge, Interface, Names, Open, State};
 use super::{BridgeSettings, Command, CreateBridge, OpenId, OpenInterface, Planner, PortEntry, PortSet};
 use crate::config::{
     BridgeConfig, ControllerConfig, ControllerKind, InterfaceConfig, PortConfig, natural_order,
@@ -66,14 +67,15 @@ impl Planner {
         let is_other = wanted
             .as_ref()
             .is_none_or(|config| identity(config) != identity(&bridge.config) || bridge.failed.is_some());
-        self.version += u64::from(is_other);
+        let (failed, former) = (bridge.failed.is_some(), bridge.config.clone());
+        if is_other {
+            self.all_changed();
+        }
         match wanted {
-            Some(config)
-                if bridge.failed.is_none() && bridge.config.datapath_type == config.datapath_type =>
-            {
+            Some(config) if !failed && former.datapath_type == config.datapath_type => {
                 self.take_config(name, config, out);
             }
-            Some(config) if bridge.failed.is_some() && bridge.config == config => {}
+            Some(config) if failed && former == config => {}
             _ => self.destroy(name, out),
         }
     }
@@ -85,7 +87,7 @@ impl Planner {
             return;
         }
         if !bridge.ports.ports.is_empty() {
-            self.note_neighbours(name, &bridge.ports, &PortSet::default());
+            self.note_neighbours(name, bridge.ports.ports.iter().map(|entry| &**entry), []);
             let ports = Arc::default();
             out.push(Command::SetPorts { bridge: bridge.id, name: name.to_string(), ports });
         }
@@ -109,23 +111,16 @@ impl Planner {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let mut gone = Vec::new();
         if !Arc::ptr_eq(&bridge.config, &config) {
-            let before = std::mem::replace(&mut bridge.config, config);
-            let config = bridge.config.clone();
-            for port in before.ports.keys().filter(|port| !config.ports.contains_key(*port)) {
-                bridge.bundles.remove(port);
-            }
-            let changed = |all: &BTreeMap<String, Arc<PortConfig>>, port: &Arc<PortConfig>| {
-                all.get(&port.name).is_none_or(|other| !Arc::ptr_eq(other, port))
-            };
-            let rows = |port: &Arc<PortConfig>| {
+            let before = std::mem::replace(&mut bridge.config, config.clone());
+            let (old_ports, new_ports) = differing_ports(&before.ports, &config.ports);
+            bridge.adopt_ports(&old_ports, &new_ports);
+            let rows = |port: &&Arc<PortConfig>| {
                 (port.row, port.interfaces.iter().map(|interface| interface.row).collect::<Vec<_>>())
             };
-            let rows_before = before.ports.values().filter(|p| changed(&config.ports, p)).map(rows);
-            let has_same_rows =
-                rows_before.eq(config.ports.values().filter(|p| changed(&before.ports, p)).map(rows));
+            let has_same_rows = old_ports.iter().map(rows).eq(new_ports.iter().map(rows));
             self.version += u64::from(!has_same_rows);
-            let mut wanted = wanted_interfaces(config.ports.values().filter(|p| changed(&before.ports, p)));
-            let old = wanted_interfaces(before.ports.values().filter(|p| changed(&config.ports, p)));
+            let mut wanted = wanted_interfaces(new_ports.iter().copied());
+            let old = wanted_interfaces(old_ports.iter().copied());
             for interface in old.into_keys() {
                 let is_of_type = |new: &InterfaceConfig| {
                     bridge.interfaces.get(interface).is_some_and(|old| old.config.type_name == new.type_name)
@@ -137,8 +132,7 @@ impl Planner {
                         bridge.interfaces.remove(interface);
                         match again {
                             Some((port, new)) => {
-                                let again = Interface::new(new.clone(), port.clone());
-                                bridge.interfaces.insert(interface.to_string(), again);
+                                bridge.interfaces.insert(Interface::new(new.clone(), port.clone()));
                             }
                             None => gone.push(interface.to_string()),
                         }
@@ -146,7 +140,7 @@ impl Planner {
                 }
             }
             for (interface, (port, new)) in wanted {
-                bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.clone()));
+                bridge.interfaces.insert(Interface::new(new.clone(), port.clone()));
                 self.home.insert(interface.to_string(), name.to_string());
             }
         }
@@ -171,8 +165,10 @@ impl Planner {
         }
         let mut bridge = Bridge::new(BridgeId(self.next_bridge), config.clone());
         self.next_bridge += 1;
-        for (interface, (port, new)) in wanted_interfaces(config.ports.values()) {
-            bridge.interfaces.insert(interface.to_string(), Interface::new(new.clone(), port.clone()));
+        let ports: Vec<_> = config.ports.values().collect();
+        bridge.adopt_ports(&[], &ports);
+        for (interface, (port, new)) in wanted_interfaces(ports) {
+            bridge.interfaces.insert(Interface::new(new.clone(), port.clone()));
             self.home.insert(interface.to_string(), name.to_string());
         }
         out.push(Command::CreateBridge(CreateBridge {
@@ -181,14 +177,18 @@ impl Planner {
             datapath_type: config.datapath_type.clone(),
             datapath_id: bridge.datapath_id(),
         }));
-        self.version += u64::from(configure(name, &mut bridge, out));
+        configure(name, &mut bridge, out);
         self.bridges.insert(name.to_string(), bridge);
+        self.all_changed();
     }
 
     /// Opens wanted interfaces: the bridge's own first, then those with a requested number, then by name.
     fn open(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
-        let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
+        // An interface that is wanted changed since its bridge was settled.
+        bridge.refresh();
+        let changed = bridge.unsent.iter().filter_map(|name| bridge.interfaces.get(name));
+        let wanted = changed.filter(|interface| interface.state == State::Wanted);
         let mut wanted: Vec<Arc<InterfaceConfig>> =
             wanted.map(|interface| interface.config.clone()).collect();
         let rank = |c: &InterfaceConfig| {
@@ -228,18 +228,7 @@ impl Planner {
             return;
         }
         renumber(bridge);
-        let derived = bridge.derived();
-        for interface in bridge.interfaces.values_mut() {
-            if interface.config.is_patch() || interface.open().is_none() {
-                continue;
-            }
-            if interface.sent.as_ref().is_none_or(|sent| !derived.is_sent(sent, &interface.config)) {
-                let device = derived.settings(&interface.config);
-                interface.sent = Some(device.clone());
-                let name = interface.config.name.clone();
-                out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
-            }
-        }
+        update_devices(bridge, out);
         self.version += u64::from(configure(name, bridge, out));
         self.publish_ports(name, out);
         let restoring = self.desired.global.flow_restore_wait;
@@ -274,25 +263,31 @@ impl Planner {
             return;
         }
         let before = std::mem::replace(&mut bridge.ports, Arc::new(ports));
-        let (bridge, ports) = (bridge.id, bridge.ports.clone());
-        fn shown(p: &PortEntry) -> (&str, OfPort, Option<&str>, Option<(BridgeId, OfPort)>) {
+        let (id, ports) = (bridge.id, bridge.ports.clone());
+        fn shown<'p>(p: &&'p PortEntry) -> (&'p str, OfPort, Option<&'p str>, Option<(BridgeId, OfPort)>) {
             (&p.name, p.of_port, p.patch_peer_name.as_deref(), p.patch_peer)
         }
-        let is_shown_alike = before.ports.iter().map(shown).eq(ports.ports.iter().map(shown));
-        self.version += u64::from(!is_shown_alike);
-        self.note_neighbours(name, &before, &ports);
-        out.push(Command::SetPorts { bridge, name: name.to_string(), ports });
+        let (old, new) = differing_entries(&before.ports, &ports.ports);
+        if !old.iter().map(shown).eq(new.iter().map(shown)) {
+            self.version += 1;
+            new.iter().for_each(|entry| bridge.interfaces.facts_changed(&entry.name));
+        }
+        self.note_neighbours(name, old, new);
+        out.push(Command::SetPorts { bridge: id, name: name.to_string(), ports });
     }
 
     /// Bridges at the other end of added, removed or changed patch ports must be examined again.
-    fn note_neighbours(&mut self, name: &str, before: &PortSet, after: &PortSet) {
-        let ends = |set: &PortSet| -> BTreeSet<(String, OfPort, String)> {
-            let end = |p: &PortEntry| Some((p.name.clone(), p.of_port, p.patch_peer_name.clone()?));
-            set.ports.iter().filter_map(end).collect()
-        };
-        let (before, after) = (ends(before), ends(after));
+    fn note_neighbours<'e>(
+        &mut self,
+        name: &str,
+        before: impl IntoIterator<Item = &'e PortEntry>,
+        after: impl IntoIterator<Item = &'e PortEntry>,
+    ) {
+        let end = |p: &'e PortEntry| Some((p.name.as_str(), p.of_port, p.patch_peer_name.as_deref()?));
+        let before: BTreeSet<_> = before.into_iter().filter_map(end).collect();
+        let after: BTreeSet<_> = after.into_iter().filter_map(end).collect();
         for (_, _, peer) in before.symmetric_difference(&after) {
-            if let Some(home) = self.home.get(peer)
+            if let Some(home) = self.home.get(*peer)
                 && home != name
             {
                 self.dirty.insert(home.clone());
@@ -300,65 +295,35 @@ impl Planner {
         }
     }
 
-    fn port_set(&mut self, name: &str) -> Option<PortSet> {
+    /// The ports of a bridge: the last ones, with those made anew that changed since.
+    pub(super) fn port_set(&mut self, name: &str) -> Option<PortSet> {
         let bridge = self.bridges.get_mut(name)?;
-        let config = bridge.config.clone();
         let mac = bridge.mac();
-        let mut set = PortSet::default();
-        for port in config.ports.values() {
-            let open: Vec<(String, Open)> = port
-                .interfaces
-                .iter()
-                .filter_map(|i| Some((i.name.clone(), bridge.interfaces.get(&i.name)?.open()?)))
-                .collect();
-            if open.is_empty() {
-                continue;
-            }
-            let id = bridge.bundle_id(&port.name);
-            if open.len() > 1 {
-                set.bonds.insert(id, port.bond.clone());
-            }
-            set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
-            let own = port.bond_interface.iter();
-            let own = own.filter_map(|i| Some((i.name.clone(), bridge.interfaces.get(&i.name)?.open()?)));
-            for (interface, open) in open.into_iter().chain(own) {
-                // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
-                let InterfaceConfig {
-                    name: _,
-                    type_name,
-                    options,
-                    links,
-                    qos,
-                    mac: own_mac,
-                    // Numbers and devices.
-                    row: _,
-                    is_of_bond,
-                    mtu_request: _,
-                    rxq_affinity: _,
-                    ofport_request: _,
-                    ofport: _,
-                    policing: _,
-                } = &*bridge.interfaces[&interface].config;
-                let own = if open.number == OfPort::LOCAL { Some(mac) } else { *own_mac };
-                set.ports.push(PortEntry {
-                    of_port: open.number,
-                    dp_port: open.dp_port,
-                    type_name: type_name.clone(),
-                    mac: own.unwrap_or(open.mac),
-                    bundle: if *is_of_bond { BundleId::NONE } else { id },
-                    patch_peer_name: options.patch_peer().map(str::to_string),
-                    patch_peer: None,
-                    links: links.clone(),
-                    queue_dscp: qos.as_ref().map(|qos| qos.dscp()).unwrap_or_default(),
-                    tunnel: options.tunnel_config().cloned(),
-                    name: interface,
-                });
-            }
+        bridge.refresh();
+        let mut set = PortSet::clone(&bridge.ports);
+        let Names { mut interfaces, mut ports } = std::mem::take(&mut bridge.unpublished);
+        if let Some(local) =
+            set.entry(name).filter(|entry| entry.of_port == OfPort::LOCAL && entry.mac != mac)
+            && let Some(local) = bridge.interfaces.get(&local.name)
+        {
+            ports.insert(local.port.name.clone());
+        }
+        let config = bridge.config.clone();
+        let changed: Vec<_> = ports.iter().filter_map(|port| config.ports.get(port)).collect();
+        let members = changed.iter().flat_map(|port| port.all_interfaces());
+        interfaces.extend(members.map(|interface| interface.name.clone()));
+        let former = set.take_out(&interfaces, &ports);
+        bridge.patches.retain(|interface| !interfaces.contains(interface));
+        for port in changed {
+            bridge.add_port(port, mac, &former, &mut set);
         }
         set.mirrors = mirrors::entries(&config.mirrors, &set.bundles, &mut bridge.mirrors);
-        set.ports.sort_by(|a, b| a.name.cmp(&b.name));
-        for entry in set.ports.iter_mut().filter(|entry| entry.patch_peer_name.is_some()) {
-            entry.patch_peer = self.patch_end(&entry.name);
+        let patches: Vec<String> = bridge.patches.iter().cloned().collect();
+        for name in patches {
+            let peer = self.patch_end(&name);
+            if let Some(entry) = set.entry_mut(&name).filter(|entry| entry.patch_peer != peer) {
+                Arc::make_mut(entry).patch_peer = peer;
+            }
         }
         Some(set)
     }
@@ -376,6 +341,48 @@ impl Planner {
 }
 
 impl Bridge {
+    /// Follows ports that differ between the former configuration and the present one.
+    fn adopt_ports(&mut self, before: &[&Arc<PortConfig>], now: &[&Arc<PortConfig>]) {
+        for port in before {
+            if !self.config.ports.contains_key(&port.name) {
+                self.bundles.remove(&port.name);
+            }
+            self.fakes.remove(&port.name);
+            self.interfaces.port_changed(port);
+        }
+        for port in now {
+            if port.fake_bridge {
+                self.fakes.insert(port.name.clone(), Arc::clone(port));
+            }
+            self.interfaces.port_changed(port);
+        }
+    }
+
+    /// Adds a port to a set, unless none of its interfaces is open.
+    fn add_port(&mut self, port: &PortConfig, mac: MacAddr, former: &FormerEntries, set: &mut PortSet) {
+        let is_open = |i: &Arc<InterfaceConfig>| {
+            let interface = self.interfaces.get(&i.name)?;
+            Some((interface.config.clone(), interface.open()?))
+        };
+        let open: Vec<_> = port.interfaces.iter().filter_map(is_open).collect();
+        let own: Vec<_> = port.bond_interface.iter().filter_map(is_open).collect();
+        if open.is_empty() {
+            return;
+        }
+        let id = self.bundle_id(&port.name);
+        if open.len() > 1 {
+            set.bonds.insert(id, port.bond.clone());
+        }
+        set.add_bundle(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()), former);
+        for (config, open) in open.into_iter().chain(own) {
+            let entry = entry(&config, open, id, mac);
+            if entry.patch_peer_name.is_some() {
+                self.patches.insert(entry.name.clone());
+            }
+            set.add_entry(entry, former);
+        }
+    }
+
     fn take_out_opening(&mut self, name: &str, openings: &mut BTreeMap<OpenId, String>) {
         if let Some(State::Opening(open)) = self.interfaces.get(name).map(|interface| &interface.state) {
             openings.remove(open);
@@ -384,27 +391,69 @@ impl Bridge {
     }
 }
 
+/// The entry of an open interface; `mac` is the address of the bridge.
+fn entry(config: &InterfaceConfig, open: Open, bundle: BundleId, mac: MacAddr) -> PortEntry {
+    // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
+    let InterfaceConfig {
+        name,
+        type_name,
+        options,
+        links,
+        qos,
+        mac: own_mac,
+        // Numbers and devices.
+        row: _,
+        is_of_bond,
+        mtu_request: _,
+        rxq_affinity: _,
+        ofport_request: _,
+        ofport: _,
+        policing: _,
+    } = config;
+    let own = if open.number == OfPort::LOCAL { Some(mac) } else { *own_mac };
+    PortEntry {
+        of_port: open.number,
+        dp_port: open.dp_port,
+        name: name.clone(),
+        type_name: type_name.clone(),
+        mac: own.unwrap_or(open.mac),
+        bundle: if *is_of_bond { BundleId::NONE } else { bundle },
+        patch_peer_name: options.patch_peer().map(str::to_string),
+        patch_peer: None,
+        links: links.clone(),
+        queue_dscp: qos.as_ref().map(|qos| qos.dscp()).unwrap_or_default(),
+        tunnel: options.tunnel_config().cloned(),
+    }
+}
+
+/// The ports that are another value in the other map, of both, by name.
+fn differing_ports<'p>(
+    before: &'p BTreeMap<String, Arc<PortConfig>>,
+    now: &'p BTreeMap<String, Arc<PortConfig>>,
+) -> (Vec<&'p Arc<PortConfig>>, Vec<&'p Arc<PortConfig>>) {
+    differing(before.values(), now.values(), |port| &port.name)
+}
+
 /// The interfaces of ports, by name.
 fn wanted_interfaces<'a>(
-    ports: impl Iterator<Item = &'a Arc<PortConfig>>,
+    ports: impl IntoIterator<Item = &'a Arc<PortConfig>>,
 ) -> BTreeMap<&'a str, (&'a Arc<PortConfig>, &'a Arc<InterfaceConfig>)> {
     let of_port = |port: &'a Arc<PortConfig>| {
         port.all_interfaces().map(move |interface| (interface.name.as_str(), (port, interface)))
     };
-    ports.flat_map(of_port).collect()
+    ports.into_iter().flat_map(of_port).collect()
 }
 
 /// Adopts a changed row of an existing interface. Retries a failed one if the change is relevant.
 fn update_config(bridge: &mut Bridge, name: &str, port: &Arc<PortConfig>, new: &Arc<InterfaceConfig>) {
     let Some(interface) = bridge.interfaces.get_mut(name) else { return };
-    let old = &interface.config;
+    let old = interface.config.clone();
     let matters = (&old.options, &old.rxq_affinity, old.mac, old.mtu_request, old.ofport_request)
         != (&new.options, &new.rxq_affinity, new.mac, new.mtu_request, new.ofport_request);
     if matters && matches!(interface.state, State::Failed(_)) {
         interface.state = State::Wanted;
     }
-    interface.config = new.clone();
-    interface.port = port.clone();
+    bridge.interfaces.configure(name, port, new);
 }
 
 fn close_all(bridge: &mut Bridge, out: &mut Vec<Command>) {
@@ -428,13 +477,8 @@ fn join(bridge: &mut Bridge, name: &str) {
 /// Assigns open interfaces the numbers that their rows now request. If two request the same number, the holder keeps
 /// it.
 fn renumber(bridge: &mut Bridge) {
-    let misplaced = |interface: &&Interface| {
-        let request = interface.config.ofport_request;
-        request.is_some() && interface.open().is_some_and(|open| Some(open.number) != request)
-    };
-    let names: Vec<String> =
-        bridge.interfaces.values().filter(misplaced).map(|interface| interface.config.name.clone()).collect();
-    for name in names {
+    bridge.refresh();
+    for name in bridge.misplaced.clone() {
         let interface = &bridge.interfaces[&name];
         let (request, Some(old)) = (interface.config.ofport_request, interface.open()) else { continue };
         let held = |other: &Interface| {
@@ -449,6 +493,29 @@ fn renumber(bridge: &mut Bridge) {
             interface.state = State::Open(Open { number, ..old });
         }
     }
+}
+
+/// Sends devices their settings, if they have changed: those of changed interfaces, or of all if the properties of the
+/// bridge are others.
+fn update_devices(bridge: &mut Bridge, out: &mut Vec<Command>) {
+    let derived = bridge.derived();
+    let changed = std::mem::take(&mut bridge.unsent);
+    let names: Vec<String> = match bridge.derived.as_ref() == Some(&derived) {
+        true => changed.into_iter().collect(),
+        false => bridge.interfaces.keys().cloned().collect(),
+    };
+    for name in names {
+        let Some(interface) = bridge.interfaces.get(&name) else { continue };
+        if interface.config.is_patch() || interface.open().is_none() {
+            continue;
+        }
+        if interface.sent.as_ref().is_none_or(|sent| !derived.is_sent(sent, &interface.config)) {
+            let device = derived.settings(&interface.config);
+            bridge.interfaces.sent(&name, device.clone());
+            out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
+        }
+    }
+    bridge.derived = Some(derived);
 }
 
 /// Sends a bridge its settings, if they have changed; whether they have.

@@ -7,6 +7,7 @@ use ofproto::ports::{BridgeId, BundleId};
 use ofproto::{DpPort, MacAddr, OfPort};
 
 use super::address::{self, may_represent};
+use super::interfaces::{Interfaces, Least};
 use super::mirrors::Places;
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
@@ -58,10 +59,43 @@ impl Interface {
         if let State::Open(open) = &self.state { Some(*open) } else { None }
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// Whether it is open with another number than the requested one.
+    pub(super) fn is_misplaced(&self) -> bool {
+        let request = self.config.ofport_request;
+        request.is_some() && self.open().is_some_and(|open| Some(open.number) != request)
+    }
+
+    /// The MTU of a device around the bridge. As in OVS, an internal device counts if its row sets its MTU.
+    fn outside_mtu(&self) -> Option<u32> {
+        let config = &self.config;
+        let counts = !config.is_internal() && !config.is_patch() || config.mtu_request.is_some();
+        self.open().filter(|_| counts)?.mtu
+    }
+
     /// Whether the owner has, or may have, a device for it.
     pub(super) fn has_device(&self) -> bool {
         !self.config.is_patch() && matches!(self.state, State::Open(_) | State::Opening(_))
     }
+}
+
+/// Names of interfaces and of ports.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) interfaces: BTreeSet<String>,
+    pub(super) ports: BTreeSet<String>,
+}
+
+/// Least values of a bridge.
+#[derive(Clone, Debug, Default)]
+struct Leasts {
+    /// Addresses that may represent the bridge, by port.
+    addresses: Least<MacAddr>,
+    /// MTUs of devices around the bridge, by interface.
+    mtus: Least<u32>,
 }
 
 /// An existing bridge, or one that could not be created.
@@ -69,7 +103,23 @@ impl Interface {
 pub(super) struct Bridge {
     pub(super) id: BridgeId,
     pub(super) config: Arc<BridgeConfig>,
-    pub(super) interfaces: BTreeMap<String, Interface>,
+    pub(super) interfaces: Interfaces,
+    /// Values that follow from the interfaces, as of the last [`Bridge::refresh`].
+    least: Leasts,
+    /// Interfaces that failed.
+    failed_interfaces: BTreeSet<String>,
+    /// Open interfaces whose number is not the one that they request.
+    pub(super) misplaced: BTreeSet<String>,
+    /// Ports that are fake bridges, by name.
+    pub(super) fakes: BTreeMap<String, Arc<PortConfig>>,
+    /// Patch ports in `ports`.
+    pub(super) patches: BTreeSet<String>,
+    /// Changed since settings of devices were compared.
+    pub(super) unsent: BTreeSet<String>,
+    /// The properties with which they were compared.
+    pub(super) derived: Option<Derived>,
+    /// Interfaces and ports changed since `ports` was made.
+    pub(super) unpublished: Names,
     pub(super) numbers: PortNumbers,
     pub(super) bundles: BTreeMap<String, BundleId>,
     pub(super) next_bundle: u32,
@@ -90,7 +140,15 @@ impl Bridge {
         Bridge {
             id,
             config,
-            interfaces: BTreeMap::new(),
+            interfaces: Interfaces::default(),
+            least: Leasts::default(),
+            failed_interfaces: BTreeSet::new(),
+            misplaced: BTreeSet::new(),
+            fakes: BTreeMap::new(),
+            patches: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            derived: None,
+            unpublished: Names::default(),
             numbers: PortNumbers::default(),
             bundles: BTreeMap::new(),
             next_bundle: 0,
@@ -104,41 +162,62 @@ impl Bridge {
         }
     }
 
+    /// Brings all that follows from the interfaces up to date, with a look at changed ones alone.
+    pub(super) fn refresh(&mut self) {
+        let Names { interfaces, ports } = self.interfaces.take_changed();
+        for name in interfaces {
+            let interface = self.interfaces.get(&name);
+            self.least.mtus.set(&name, interface.and_then(Interface::outside_mtu));
+            follow(&mut self.failed_interfaces, &name, interface.is_some_and(Interface::has_failed));
+            follow(&mut self.misplaced, &name, interface.is_some_and(Interface::is_misplaced));
+            self.unsent.insert(name.clone());
+            self.unpublished.interfaces.insert(name);
+        }
+        for name in ports {
+            self.least.addresses.set(&name, self.port_address(&name));
+            self.unpublished.ports.insert(name);
+        }
+    }
+
+    /// The interfaces that failed, by name.
+    pub(super) fn failed_interfaces(&mut self) -> Vec<String> {
+        self.refresh();
+        self.failed_interfaces.iter().cloned().collect()
+    }
+
     /// The address of the bridge: as configured, else the lowest of its ports, else that of its row.
-    pub(super) fn mac(&self) -> MacAddr {
+    pub(super) fn mac(&mut self) -> MacAddr {
         if let Some(mac) = self.config.options.hwaddr {
             return mac;
         }
-        self.lowest_address(None)
+        self.refresh();
+        self.least.addresses.get().unwrap_or_else(|| address::of_row(self.config.row))
     }
 
-    /// The lowest address of ports, or of those with this tag, else that of the bridge's row.
-    fn lowest_address(&self, tag: Option<u16>) -> MacAddr {
-        // A bond has the address of its first member by name.
-        let mut seen = BTreeSet::new();
-        let mut of_interface = |interface: &Interface| {
+    /// The address of a port, if it may represent the bridge. A bond has that of its first open member by name.
+    fn port_address(&self, name: &str) -> Option<MacAddr> {
+        let port = self.config.ports.get(name)?;
+        let members = port.interfaces.iter().filter_map(|member| {
+            let interface = self.interfaces.get(&member.name).filter(|i| i.port.name == name)?;
             let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
-            (!interface.config.is_of_bond).then_some(())?;
-            let port = &interface.port;
-            (port.interfaces.len() < 2 || seen.insert(port.name.clone())).then_some(())?;
-            let may = |mac: &MacAddr| tag.is_none_or(|tag| tag == port.tag) && may_represent(*mac);
-            Some(port.mac.unwrap_or(open.mac)).filter(may)
-        };
-        self.interfaces
-            .values()
-            .filter_map(&mut of_interface)
-            .min()
-            .unwrap_or_else(|| address::of_row(self.config.row))
+            Some((&member.name, open.mac))
+        });
+        let (_, mac) = members.min_by_key(|(name, _)| *name)?;
+        Some(port.mac.unwrap_or(mac)).filter(|mac| may_represent(*mac))
     }
 
     /// Addresses of the internal interfaces of fake bridges, from the ports with the same tag.
     fn fake_bridges(&self) -> BTreeMap<String, MacAddr> {
-        let fakes = self.config.ports.values().filter(|port| port.fake_bridge);
+        let lowest = |tag: u16| {
+            let of_tag = self.config.ports.iter().filter(|(_, port)| port.tag == tag);
+            let lowest = of_tag.filter_map(|(name, _)| self.port_address(name)).min();
+            lowest.unwrap_or_else(|| address::of_row(self.config.row))
+        };
         let of_port = |port: &Arc<PortConfig>| {
             let interface = port.interfaces.first().filter(|interface| interface.is_internal())?;
-            Some((interface.name.clone(), self.lowest_address(Some(port.tag))))
+            Some((interface.name.clone(), lowest(port.tag)))
         };
-        fakes.filter_map(of_port).collect()
+        self.fakes.values().filter_map(of_port).collect()
     }
 
     /// The address of an interface without a separate device.
@@ -148,7 +227,7 @@ impl Bridge {
     }
 
     /// The datapath id: as configured, else the address with zeros before it.
-    pub(super) fn datapath_id(&self) -> u64 {
+    pub(super) fn datapath_id(&mut self) -> u64 {
         self.config.options.datapath_id.unwrap_or_else(|| self.mac().to_u64())
     }
 
@@ -165,10 +244,11 @@ impl Bridge {
                 return Some(request);
             }
             let has = |interface: &Interface| interface.open().is_some_and(|open| open.number == request);
-            let holder = self.interfaces.values_mut().find(|interface| has(interface));
-            if let Some(holder) = holder.filter(|holder| holder.config.ofport_request != Some(request))
-                && let State::Open(open) = &mut holder.state
+            let holder = self.interfaces.values().find(|interface| has(interface));
+            let holder = holder.filter(|holder| holder.config.ofport_request != Some(request));
+            if let Some(holder) = holder.map(|holder| holder.config.name.clone())
                 && let Some(other) = self.numbers.allocate()
+                && let Some(State::Open(open)) = self.interfaces.get_mut(&holder).map(|i| &mut i.state)
             {
                 open.number = other;
                 return Some(request);
@@ -195,16 +275,11 @@ impl Bridge {
     }
 
     /// Bridge properties in the settings of internal devices.
-    pub(super) fn derived(&self) -> Derived {
-        let outside = |interface: &Interface| {
-            let config = &interface.config;
-            // As in OVS, an internal device counts if its row sets its MTU.
-            let counts = !config.is_internal() && !config.is_patch() || config.mtu_request.is_some();
-            interface.open().filter(|_| counts)?.mtu
-        };
-        let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
-        let mtu = mtu.min(TAP_MTU_MAX);
-        Derived { local: self.config.name.clone(), mac: self.mac(), fakes: self.fake_bridges(), mtu }
+    pub(super) fn derived(&mut self) -> Derived {
+        let mac = self.mac();
+        self.refresh();
+        let mtu = self.least.mtus.get().unwrap_or(ETHERNET_MTU).min(TAP_MTU_MAX);
+        Derived { local: self.config.name.clone(), mac, fakes: self.fake_bridges(), mtu }
     }
 
     pub(super) fn bundle_id(&mut self, port: &str) -> BundleId {
@@ -218,6 +293,15 @@ impl Bridge {
     }
 }
 
+/// Adds the name to a set, or removes it.
+fn follow(set: &mut BTreeSet<String>, name: &str, is_in: bool) {
+    if !is_in {
+        set.remove(name);
+    } else if !set.contains(name) {
+        set.insert(name.to_string());
+    }
+}
+
 /// The maximum MTU of internal devices in the kernel: 65,535 less their Ethernet header. Ports without a device have
 /// no such limit.
 const TAP_MTU_MAX: u32 = 65_521;
@@ -226,6 +310,7 @@ const ETHERNET_MTU: u32 = 1500;
 
 /// Settings of internal devices from their bridge: its own has the bridge's address, and all have the minimum MTU of
 /// the other devices, unless the row sets another.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Derived {
     local: String,
     mac: MacAddr,
@@ -234,6 +319,16 @@ pub(super) struct Derived {
 }
 
 impl Derived {
+    #[cfg(test)]
+    pub(super) fn fakes(&self) -> &BTreeMap<String, MacAddr> {
+        &self.fakes
+    }
+
+    #[cfg(test)]
+    pub(super) fn least_mtu(&self) -> u32 {
+        self.mtu
+    }
+
     fn mac(&self, config: &InterfaceConfig) -> Option<MacAddr> {
         match config.name == self.local {
             true => Some(self.mac),

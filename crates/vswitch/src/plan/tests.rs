@@ -3,9 +3,11 @@ use ovsdb::client::ColumnValue;
 
 use super::*;
 use crate::config::{BridgeConfig, BridgeOptions, PortConfig};
+use crate::status::Facts;
 use crate::testbed::{Bed, Fake, device_mac, map};
 
 mod history;
+pub(crate) mod increments;
 
 struct World {
     bed: Bed,

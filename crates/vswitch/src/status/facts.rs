@@ -44,6 +44,18 @@ impl Facts {
         differing(&self.controllers, &last.controllers, rows);
         differing(&self.managers, &last.managers, rows);
     }
+
+    /// Whether these facts are the same, without regard to the switch, to mirrors and to counters of interfaces.
+    pub fn is_same_beside_counters(&self, other: &Facts) -> bool {
+        let interfaces = |facts: &Facts| {
+            let mut interfaces = facts.interfaces.clone();
+            interfaces.values_mut().for_each(|known| known.statistics.clear());
+            interfaces
+        };
+        (&self.bridges, &self.ports) == (&other.bridges, &other.ports)
+            && (&self.controllers, &self.managers) == (&other.controllers, &other.managers)
+            && interfaces(self) == interfaces(other)
+    }
 }
 
 fn differing<F: PartialEq>(new: &BTreeMap<Uuid, F>, last: &BTreeMap<Uuid, F>, rows: &mut BTreeSet<Uuid>) {
