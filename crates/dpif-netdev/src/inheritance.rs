@@ -3,7 +3,7 @@
 
 use flow::DpPort;
 use netdev::LentQueue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{Mutex, lock};
 
@@ -45,6 +45,8 @@ struct Inherited {
     left: BTreeMap<String, Vec<LentQueue>>,
     /// Numbers that ports had in that process.
     numbers: BTreeMap<String, DpPort>,
+    /// These numbers.
+    reserved: BTreeSet<DpPort>,
     /// Such queues that no port will have.
     refused: Vec<LentQueue>,
     /// The first port that could not be opened by its lent queues.
@@ -83,8 +85,15 @@ impl Inheritance {
     /// Ports have these numbers, as far as those are free, as in the process that ended.
     pub fn renumber(&self, numbers: BTreeMap<String, DpPort>) {
         if let Some(all) = &self.0 {
-            lock(all).numbers = numbers;
+            let all = &mut *lock(all);
+            all.reserved = numbers.values().copied().collect();
+            all.numbers = numbers;
         }
+    }
+
+    /// Whether a port that had this number may still come.
+    pub(crate) fn reserves(&self, number: DpPort) -> bool {
+        self.0.as_ref().is_some_and(|all| lock(all).reserved.contains(&number))
     }
 
     /// The queues of such a port, once, if they have that number.
@@ -154,6 +163,7 @@ impl Inheritance {
         if let Some(all) = &self.0 {
             let mut all = lock(all);
             (all.ports, all.numbers, all.is_waiting) = (BTreeMap::new(), BTreeMap::new(), false);
+            all.reserved = BTreeSet::new();
         }
     }
 }

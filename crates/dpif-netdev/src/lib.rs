@@ -203,7 +203,8 @@ impl Datapath for UserspaceDatapath {
         }
         let inherited = self.pool.inheritance.number(&spec.name).filter(|_| spec.number.is_none());
         let wanted = PortSpec { number: inherited.or(spec.number), ..spec.clone() };
-        let number = s.ports.number_for(&wanted, self.pool.dummy)?;
+        let is_reserved = |number| self.pool.inheritance.reserves(number);
+        let number = s.ports.number_for(&wanted, self.pool.dummy, is_reserved)?;
         // Commands find dummies by name, so it is unique in the process, as names of devices are.
         let claim = dummy_claim(spec, number);
         let is_here = || s.ports.iter().any(|p| p.info.name == spec.name);

@@ -78,11 +78,17 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// The number of a new port: the requested one if it is free, or in a dummy datapath the one in its name, else
-    /// the first free one of which no flows are left, or the first free one. Only a request gives 0.
+    /// the first free one of which no flows are left, and that no other port expects (`is_reserved`), or the first free one. Only
+    /// a request gives 0.
     ///
     /// # Errors
     /// A port of that name exists, or no number is left.
-    pub(crate) fn number_for(&mut self, spec: &PortSpec, dummy: bool) -> Result<DpPort, DpifError> {
+    pub(crate) fn number_for(
+        &mut self,
+        spec: &PortSpec,
+        dummy: bool,
+        is_reserved: impl Fn(DpPort) -> bool,
+    ) -> Result<DpPort, DpifError> {
         self.departing.retain(|_, departure| departure.strong_count() > 0);
         if self.open.values().any(|p| p.info.name == spec.name) {
             return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
@@ -93,7 +99,7 @@ impl Ports {
         };
         let named = if dummy { number_in(&spec.name) } else { None };
         let all = || (1..datapath::PORT_NUMBERS).map(DpPort);
-        let gone = all().filter(|n| !self.departing.contains_key(n));
+        let gone = all().filter(|n| !self.departing.contains_key(n) && !is_reserved(*n));
         let named = spec.number.into_iter().chain(named);
         named.chain(gone).chain(all()).find(usable).ok_or(DpifError::Full("the port table of the datapath"))
     }

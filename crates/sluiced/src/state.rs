@@ -19,7 +19,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use flows::{FlowSource, FlowSources, KeptDatapath, KeptFlows};
+pub(crate) use flows::{FlowSource, FlowSources, KeptDatapath, KeptFlows, Numbered};
 pub(crate) use following::{BridgeChanges, Counted};
 pub(crate) use reader::SavedMac;
 
@@ -267,10 +267,13 @@ impl State {
 
     /// The flows of the last process, once, if they were made from these settings.
     pub(crate) fn take_flows(&mut self, settings: &Translated) -> KeptFlows {
-        let Some(file) = self.flows.take() else { return KeptFlows::new() };
+        let Some(file) = self.flows.take() else { return KeptFlows::default() };
         let reader = flows::Reader { boot: &self.boot, program: &self.program, digest: settings.digest() };
         let read = flows::read(file, reader);
-        remove_flows(&self.files);
+        if !remove_flows(&self.files) {
+            // The next process would take them too.
+            return KeptFlows::default();
+        }
         match read {
             Ok(Some(kept)) => {
                 note_restored(&mut self.has_restored, &self.files);
@@ -278,20 +281,34 @@ impl State {
             }
             Ok(None) => {
                 log::info!(target: "state", "the flows of the last process are of other settings, or of another program: starting without them");
-                KeptFlows::new()
+                KeptFlows::default()
             }
             Err(e) => {
                 log::warn!(target: "state", "{}: {e}: starting without the flows of the last process", self.files.flows.display());
-                KeptFlows::new()
+                KeptFlows::default()
             }
+        }
+    }
+
+    /// The flows of the last process are not used.
+    pub(crate) fn drop_flows(&mut self) {
+        if self.flows.take().is_some() {
+            remove_flows(&self.files);
         }
     }
 
     /// This configuration is about to be carried out: flows of other settings are kept no longer.
     pub(crate) fn configure_flows(&mut self, desired: &Desired) {
         if self.kept_from.take_if(|(from, _)| !from.is_of(desired)).is_some() {
-            self.settings_changes.fetch_add(1, Ordering::Release);
+            self.outdate_flows();
         }
+    }
+
+    /// Flows of other settings or datapaths are kept no longer.
+    fn outdate_flows(&self) {
+        // Their writer looks at the number before it puts a file in place.
+        self.settings_changes.fetch_add(1, Ordering::Release);
+        remove_flows(&self.files);
     }
 
     /// Whether the flows of the last configuration are kept, with ports after these changes.
@@ -300,13 +317,18 @@ impl State {
     }
 
     /// Keeps the flows of these datapaths for the next process. The settings are in force.
-    pub(crate) fn keep_flows(&mut self, desired: &Desired, datapaths: Vec<FlowSource>) {
+    pub(crate) fn keep_flows(
+        &mut self,
+        desired: &Desired,
+        numbers: Vec<Numbered>,
+        datapaths: Vec<FlowSource>,
+    ) {
         let Some(keeper) = &self.keeper else { return };
         let settings = desired.translated();
         let port_changes = datapaths.iter().map(|datapath| datapath.changes.1).collect();
         self.kept_from = Some((settings.clone(), port_changes));
         let changes = (self.settings_changes.clone(), self.settings_changes.load(Ordering::Acquire));
-        keeper.keep_flows(FlowSources { datapaths, settings, changes });
+        keeper.keep_flows(FlowSources { datapaths, numbers, settings, changes });
     }
 
     /// Gives a datapath the connections that it had in the last process, once.
@@ -357,7 +379,9 @@ impl State {
 
     /// Another process switches, and keeps connections.
     pub(crate) fn stand_by(&mut self) {
-        (self.connections, self.former, self.flows, self.kept_from) = (None, None, None, None);
+        (self.connections, self.former, self.kept_from) = (None, None, None);
+        self.drop_flows();
+        self.outdate_flows();
         // The next datapaths are others: their connections are kept then.
         self.followed = Vec::new();
     }
@@ -447,8 +471,9 @@ fn remove(files: &Files) {
     remove_flows(files);
 }
 
-fn remove_flows(files: &Files) {
-    remove_files(&[&files.flows, &files.next_flows]);
+/// Removes the files of flows; whether none is left.
+fn remove_flows(files: &Files) -> bool {
+    remove_files(&[&files.flows, &files.next_flows])
 }
 
 /// Creates a file for this user alone; one of that name is removed before.
@@ -460,13 +485,17 @@ fn create_own(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-fn remove_files(files: &[&PathBuf]) {
+/// Removes files; whether none is left.
+fn remove_files(files: &[&PathBuf]) -> bool {
+    let mut are_gone = true;
     for file in files {
         match fs::remove_file(file) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 log::warn!(target: "state", "{}: cannot remove the file: {e}", file.display());
+                are_gone = false;
             }
             _ => {}
         }
     }
+    are_gone
 }

@@ -12,7 +12,7 @@ fn a_number_waits_for_the_flows_of_its_last_port_unless_it_is_requested() {
         mtu: None,
         number: number.map(DpPort),
     };
-    let next = |ports: &mut Ports, asked| ports.number_for(&spec(asked), false).unwrap().0;
+    let next = |ports: &mut Ports, asked| ports.number_for(&spec(asked), false, |_| false).unwrap().0;
     assert_eq!(next(&mut ports, None), 1);
     let departure = ports.depart(DpPort(1));
     let of_thread = departure.clone();

@@ -28,6 +28,7 @@ impl Instance {
         let mut receivers: BTreeMap<DpPort, Vec<PmdId>> = BTreeMap::new();
         let mut by_thread: BTreeMap<PmdId, Vec<DpifOp>> = BTreeMap::new();
         let mut installed = 0;
+        let mut is_served = true;
         for flow in kept.flows.into_iter().filter(|flow| flow.uses(|port| same.contains(&port))) {
             let port = flow.flow.in_port();
             let receivers = receivers.entry(port).or_insert_with(|| datapath.receivers(port));
@@ -38,16 +39,21 @@ impl Instance {
             let puts = by_thread.entry(pmd).or_default();
             puts.push(DpifOp::FlowPut(Box::new(put)));
             if puts.len() >= FLOWS_AT_ONCE {
-                installed += self.put(pmd, std::mem::take(puts));
+                installed += self.put(pmd, std::mem::take(puts), &mut is_served);
             }
         }
-        installed + by_thread.into_iter().map(|(pmd, puts)| self.put(pmd, puts)).sum::<usize>()
+        let rest = by_thread.into_iter();
+        installed + rest.map(|(pmd, puts)| self.put(pmd, puts, &mut is_served)).sum::<usize>()
     }
 
-    /// Puts flows on a thread; returns the number of those that it has.
-    fn put(&self, pmd: PmdId, puts: Vec<DpifOp>) -> usize {
-        let results = self.ask(pmd, puts).unwrap_or_default();
-        results.iter().filter(|result| matches!(result, OpResult::Done)).count()
+    /// Puts flows on a thread, while all answer; returns the number of those that it has.
+    fn put(&self, pmd: PmdId, puts: Vec<DpifOp>, is_served: &mut bool) -> usize {
+        let asked = is_served.then(|| self.ask(pmd, puts)).unwrap_or_else(|| Ok(Vec::new()));
+        if let Err(e) = &asked {
+            *is_served = false;
+            log::warn!(target: "state", "{}: flows of the last process are left out: {e}", self.name());
+        }
+        asked.iter().flatten().filter(|result| matches!(result, OpResult::Done)).count()
     }
 
     /// The source of its flows for the next process; `None`: flows of a datapath of the kernel stay there.
@@ -76,9 +82,15 @@ impl Instance {
 impl Instances {
     /// Has datapaths begin with flows of the last process: sets the keys of their hash functions, and the numbers of ports.
     pub(crate) fn begin_with(&mut self, kept: &KeptFlows) {
-        self.settings.kept_seeds = kept.iter().map(|(name, kept)| (name.clone(), kept.hash_seed)).collect();
-        let ports = kept.values().flat_map(|kept| &kept.ports);
+        let all = kept.datapaths.iter();
+        self.settings.kept_seeds = all.map(|(name, kept)| (name.clone(), kept.hash_seed)).collect();
+        let ports = kept.datapaths.values().flat_map(|kept| &kept.ports);
         self.settings.left.renumber(ports.map(|port| (port.name.clone(), port.number)).collect());
+    }
+
+    /// Whether receive queues of the last process wait for their ports.
+    pub(crate) fn have_left_queues(&self) -> bool {
+        self.settings.left.has_left()
     }
 
     /// The rules of all datapaths are restored.

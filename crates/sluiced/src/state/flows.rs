@@ -23,7 +23,7 @@ pub(super) use writer::Writer;
 
 use dpif::text::{NumbersOnly, parse_actions};
 use dpif::{DpAction, PortInfo};
-use flow::{DpPort, FlowKey, KeyMask, PackedFlow, Ufid};
+use flow::{DpPort, FlowKey, KeyMask, OfPort, PackedFlow, Ufid};
 use ofproto::backer::Backer;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -60,6 +60,7 @@ pub(crate) struct FlowSource {
 /// All flows to keep, and the settings that they were made from.
 pub(crate) struct FlowSources {
     pub(crate) datapaths: Vec<FlowSource>,
+    pub(crate) numbers: Vec<Numbered>,
     pub(crate) settings: Translated,
     /// Changes of the settings, and their number when these came into force.
     pub(crate) changes: (Arc<AtomicU64>, u64),
@@ -73,8 +74,22 @@ impl FlowSources {
     }
 }
 
-/// Flows of the last process, by the names of their datapaths.
-pub(crate) type KeptFlows = BTreeMap<String, KeptDatapath>;
+/// An interface with its OpenFlow number, which rules and actions name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    pub(crate) bridge: String,
+    pub(crate) name: String,
+    pub(crate) number: OfPort,
+}
+
+/// Flows of the last process.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptFlows {
+    /// The interfaces of that process.
+    pub(crate) numbers: Vec<Numbered>,
+    /// By the names of their datapaths.
+    pub(crate) datapaths: BTreeMap<String, KeptDatapath>,
+}
 
 /// The flows of a datapath.
 #[derive(Debug, PartialEq, Eq)]
@@ -201,7 +216,7 @@ fn damaged(what: &str) -> io::Error {
 
 /// Reads the lines and records behind the first line.
 pub(super) fn parse(mut rest: &[u8]) -> io::Result<KeptFlows> {
-    let mut all = KeptFlows::new();
+    let mut all = KeptFlows::default();
     let mut at = None;
     let mut lists: Vec<Arc<[DpAction]>> = Vec::new();
     while !rest.is_empty() {
@@ -216,7 +231,10 @@ pub(super) fn parse(mut rest: &[u8]) -> io::Result<KeptFlows> {
                 let hash_seed = u64::from_str_radix(seed, 16).map_err(|_| damaged("a datapath"))?;
                 lists.clear();
                 let datapath = KeptDatapath { hash_seed, ports: Vec::new(), flows: Vec::new() };
-                at = Some(all.entry(name.to_string()).insert_entry(datapath).into_mut());
+                at = Some(all.datapaths.entry(name.to_string()).insert_entry(datapath).into_mut());
+            }
+            ("interface", None) => {
+                all.numbers.push(parse_numbered(fields).ok_or_else(|| damaged("an interface"))?);
             }
             ("port", Some(datapath)) => {
                 datapath.ports.push(parse_port(fields).ok_or_else(|| damaged("a port"))?);
@@ -242,6 +260,12 @@ fn parse_port(fields: &str) -> Option<PortInfo> {
     let [number, type_name, name] = fields.splitn(3, '\t').collect::<Vec<_>>()[..] else { return None };
     let (type_name, name) = (type_name.to_string(), name.to_string());
     Some(PortInfo { number: DpPort(number.parse().ok()?), name, type_name })
+}
+
+fn parse_numbered(fields: &str) -> Option<Numbered> {
+    let [number, bridge, name] = fields.splitn(3, '\t').collect::<Vec<_>>()[..] else { return None };
+    let (bridge, name) = (bridge.to_string(), name.to_string());
+    Some(Numbered { bridge, name, number: OfPort(number.parse().ok()?) })
 }
 
 fn parse_list(text: &str) -> Option<Arc<[DpAction]>> {

@@ -94,6 +94,7 @@ impl Switch {
             Err(why) => {
                 if let Err(lost) = add(&before, &spec(&before.options, before.dp_port), before.dp_port) {
                     self.devices.remove(name);
+                    self.read_link(name.to_string());
                     self.planner.device_gone(name);
                     return Err(format!("{why}; the port is gone ({lost})"));
                 }

@@ -59,6 +59,15 @@ fn add_rules(daemon: &Daemon) {
     Cmd::new("ovs-ofctl").args(["add-flows", &management(daemon), "-"]).input(rules).run().unwrap();
 }
 
+/// Changes a row of the database while no process runs.
+fn change(lab: &Lab, table: &str, name: &str, columns: &str) {
+    let change = format!(
+        r#"["Open_vSwitch",{{"op":"update","table":"{table}","where":[["name","==","{name}"]],"row":{{{columns}}}}}]"#
+    );
+    let database = lab.run.join("conf.db").display().to_string();
+    Cmd::new("ovsdb-tool").args(["transact", &database, &change]).run().unwrap();
+}
+
 fn management(daemon: &Daemon) -> String {
     format!("unix:{}", daemon.rundir().join("br0.mgmt").display())
 }
@@ -76,17 +85,17 @@ fn the_next_process_forwards_by_the_flows_of_the_last_one_and_adopts_them() {
     for _ in 0..2 {
         wait_kept(&lab, &daemon, &sockets);
         drain(&sockets.1);
+        let begins = daemon.log().len();
         kill_with_waiting(daemon, &sockets.0);
         daemon = lab.spec().start().unwrap();
         let numbers = receive(&sockets.1, WAITING as usize);
         assert!(numbers.iter().copied().eq(0..WAITING), "{} of {WAITING}", numbers.len());
-        let log = daemon.log();
-        let [forward, restored, served] = [
-            "of the last process forward",
-            "br0: restored 3003 rules",
-            "flows are restored; upcalls are served",
-        ]
-        .map(|text| log.rfind(text).unwrap_or_else(|| panic!("no `{text}`:\n{log}")));
+        // Frames may arrive before.
+        let served = "flows are restored; upcalls are served";
+        wait_for(LIMIT, "restored rules", || daemon.log()[begins..].contains(served)).unwrap();
+        let log = daemon.log()[begins..].to_string();
+        let [forward, restored, served] = ["of the last process forward", "br0: restored 3003 rules", served]
+            .map(|text| log.find(text).unwrap_or_else(|| panic!("no `{text}`:\n{log}")));
         assert!(forward < restored && restored < served, "{log}");
         // They count for their rules; counters of the rules begin with those of the file.
         wait_for(LIMIT, "packets of the rule", || packets(&daemon, "in_port=1") >= WAITING.into()).unwrap();
@@ -120,12 +129,10 @@ fn flows_of_rules_that_have_changed_do_not_forward() {
     add_rules(&daemon);
     wait_kept(&lab, &daemon, &sockets);
     drain(&sockets.1);
-    let before = std::fs::metadata(flows_file(&lab)).unwrap().modified().unwrap();
     ofctl(&daemon, &["add-flow", "br0", "priority=200,in_port=1,udp,actions=drop"]);
-    wait_for(LIMIT, "the end of the file", || {
-        std::fs::metadata(flows_file(&lab)).and_then(|file| file.modified()).ok() != Some(before)
-    })
-    .unwrap();
+    let state = lab.run.join("ovs-vswitchd.state");
+    let has_rule = || std::fs::read_to_string(&state).unwrap_or_default().contains("rule\t0\t200\t");
+    wait_for(LIMIT, "the rule in the file of state", has_rule).unwrap();
     kill_with_waiting(daemon, &sockets.0);
     let daemon = lab.spec().start().unwrap();
     wait_for(LIMIT, "drops", || packets(&daemon, "priority=200") >= WAITING.into()).unwrap();
@@ -141,18 +148,33 @@ fn flows_of_settings_that_have_changed_do_not_forward() {
     let sockets = lab.sockets();
     wait_kept(&lab, &daemon, &sockets);
     drain(&sockets.1);
-    let database = daemon.rundir().join("conf.db");
     kill_with_waiting(daemon, &sockets.0);
     // While no process runs, a port moves to another VLAN.
     let port = lab.net.ports()[1].to_string();
-    let change = format!(
-        r#"["Open_vSwitch",{{"op":"update","table":"Port","where":[["name","==","{port}"]],"row":{{"tag":9}}}}]"#
-    );
-    Cmd::new("ovsdb-tool").args(["transact", &database.display().to_string(), &change]).run().unwrap();
+    change(&lab, "Port", &port, r#""tag":9"#);
     let daemon = lab.spec().start().unwrap();
     wait_log(&daemon, "the flows of the last process are of other settings");
     wait_for(LIMIT, "the frames", || packets(&daemon, "actions=NORMAL") >= WAITING.into()).unwrap();
     assert!(sockets.1.recv(&mut [0; 8]).is_err());
     vsctl(&daemon, &format!("clear port {port} tag"));
     reach(&sockets.0, &sockets.1);
+}
+
+#[test]
+fn flows_of_ports_with_another_number_do_not_forward() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovsdb-tool", "sh");
+    require_userspace!("flows of the kernel's datapath stay there");
+    let (lab, daemon) = Lab::new();
+    let sockets = lab.sockets();
+    add_rules(&daemon);
+    ofctl(&daemon, &["add-flow", "br0", "priority=1,in_port=17,actions=drop"]);
+    wait_kept(&lab, &daemon, &sockets);
+    drain(&sockets.1);
+    kill_with_waiting(daemon, &sockets.0);
+    change(&lab, "Interface", lab.net.ports()[0], r#""ofport":17"#);
+    let daemon = lab.spec().start().unwrap();
+    wait_for(LIMIT, "the frames", || packets(&daemon, "in_port=17") >= WAITING.into()).unwrap();
+    assert!(sockets.1.recv(&mut [0; 8]).is_err());
+    assert!(daemon.log().contains("0 flows of "));
 }

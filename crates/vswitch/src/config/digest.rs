@@ -1,6 +1,7 @@
 //! A digest of the settings that translations depend on.
 
-use super::{BridgeConfig, Desired, GlobalConfig, InterfaceConfig, PortConfig};
+use super::{BridgeConfig, Desired, GlobalConfig, InterfaceConfig, ManagerConfig, PortConfig};
+use l2proto::LinkSettings;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 use std::hash::{DefaultHasher, Hasher};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Translated {
     global: Arc<GlobalConfig>,
+    managers: Vec<ManagerConfig>,
     bridges: BTreeMap<String, Arc<BridgeConfig>>,
 }
 
@@ -33,7 +35,15 @@ impl Hashed {
 impl Desired {
     /// Its settings that translations depend on.
     pub fn translated(&self) -> Translated {
-        Translated { global: self.global.clone(), bridges: self.bridges.clone() }
+        let (managers, bridges) = (self.managers.clone(), self.bridges.clone());
+        Translated { global: self.global.clone(), managers, bridges }
+    }
+
+    /// Whether a bridge takes part in a spanning tree.
+    pub fn has_trees(&self) -> bool {
+        let ports = self.bridges.values().flat_map(|bridge| bridge.ports.values());
+        let mut links = ports.flat_map(|port| port.all_interfaces()).flat_map(|interface| &*interface.links);
+        links.any(|link| matches!(link, LinkSettings::SpanningTree(_)))
     }
 }
 
@@ -43,6 +53,7 @@ impl Translated {
         let is_same = |a: &Arc<BridgeConfig>, b: &Arc<BridgeConfig>| Arc::ptr_eq(a, b) || a == b;
         let (bridges, others) = (self.bridges.values(), desired.bridges.values());
         (Arc::ptr_eq(&self.global, &desired.global) || self.global == desired.global)
+            && self.managers == desired.managers
             && bridges.len() == others.len()
             && bridges.zip(others).all(|(a, b)| is_same(a, b))
     }
@@ -51,7 +62,7 @@ impl Translated {
     /// switch chose do not count.
     pub fn digest(&self) -> u64 {
         let mut all = Hashed(DefaultHasher::new());
-        all.add(&self.global);
+        all.add(&(&self.global, &self.managers));
         self.bridges.values().for_each(|bridge| add_bridge(&mut all, bridge));
         all.0.finish()
     }

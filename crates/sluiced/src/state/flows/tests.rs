@@ -39,7 +39,7 @@ fn record(list: u32, change: impl FnOnce(&mut FlowKey)) -> Vec<u8> {
     out
 }
 
-const LINES: &[u8] = b"datapath\t00000000000000ff\tnetdev@ovs-netdev\nport\t3\tsystem\teth3\nactions\t3\nactions\t\nflows\t2\n";
+const LINES: &[u8] = b"interface\t7\tbr0\teth3\ndatapath\t00000000000000ff\tnetdev@ovs-netdev\nport\t3\tsystem\teth3\nactions\t3\nactions\t\nflows\t2\n";
 
 #[test]
 fn a_file_is_read_by_the_same_program_with_the_same_settings() {
@@ -47,7 +47,9 @@ fn a_file_is_read_by_the_same_program_with_the_same_settings() {
     let of_tunnel = record(1, |key| key.base.shape = shape::TUNNEL | shape::IPV6);
     let bytes = file(&[LINES, &record(0, |_| {}), &of_tunnel]);
     let all = read_bytes(&bytes, READER).unwrap().unwrap();
-    let datapath = &all["netdev@ovs-netdev"];
+    let number = Numbered { bridge: "br0".into(), name: "eth3".into(), number: OfPort(7) };
+    assert_eq!(all.numbers, [number]);
+    let datapath = &all.datapaths["netdev@ovs-netdev"];
     assert_eq!((datapath.hash_seed, datapath.ports.len(), datapath.flows.len()), (255, 1, 2));
     let [first, second] = &datapath.flows[..] else { panic!("two flows") };
     assert_eq!((first.ufid, first.core, &first.actions), (Ufid(9), 5, &list("3")));
@@ -79,6 +81,8 @@ fn a_damaged_file_is_refused() {
         (&[LINES, &record(0, |_| {}), &record(0, |key| key.base.recirc_id = 1)], "a flow is wrong"),
         (&[LINES, &record(0, |_| {}), &record(0, |key| key.base.shape = 0x100)], "a flow is wrong"),
         (&[b"flows\t1\n"], "a line is wrong"),
+        (&[b"interface\tx\tbr0\teth3\n"], "an interface is wrong"),
+        (&[LINES, &record(0, |_| {}), &record(0, |_| {}), b"interface\t7\tbr0\teth3\n"], "a line is wrong"),
         (&[b"datapath\tx\tname\n"], "a datapath is wrong"),
         (&[b"datapath\t1\tname\nport\tx\tsystem\teth3\n"], "a port is wrong"),
         (&[b"datapath\t1\tname\nactions\trecirc(0x1)\n"], "a list of actions is wrong"),

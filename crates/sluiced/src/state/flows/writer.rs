@@ -1,14 +1,15 @@
 //! [`Writer`]: writes the file of flows, on the thread of the file of state.
 
 use super::{
-    BLOCK_BYTES, FILE_MAX, FlowSource, FlowSources, RECORD_BYTES, Reader, end_line, stand_alone, use_ports,
+    BLOCK_BYTES, FILE_MAX, FlowSource, FlowSources, Numbered, RECORD_BYTES, Reader, end_line, stand_alone,
+    use_ports,
 };
 use crate::state::{Files, create_own, remove_flows};
 use dpif::text::{NumbersOnly, format_actions};
 use dpif::{DpAction, PmdId};
-use flow::DpPort;
+use flow::{DpPort, PackedFlow};
 use ofproto::revalidate::each_current;
-use ofproto::ukey::{Ukey, Walk};
+use ofproto::ukey::Walk;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs;
@@ -60,6 +61,8 @@ impl Writer {
     /// Keeps flows of these datapaths from now on.
     pub(in crate::state) fn keep(&mut self, sources: FlowSources) {
         self.sources = Some((sources, None));
+        // Another thread may have removed the file.
+        self.checksum = 0;
         self.next = Instant::now() + PAUSE;
     }
 
@@ -82,9 +85,7 @@ impl Writer {
 
     /// Removes the file.
     pub(in crate::state) fn remove(&mut self) {
-        if std::mem::take(&mut self.is_written) {
-            remove_flows(&self.files);
-        }
+        self.is_written = self.is_written && !remove_flows(&self.files);
     }
 
     /// The next file, if it is due. It is put in place by [`Writer::put`], once the caller has found no changes.
@@ -92,6 +93,7 @@ impl Writer {
         let (sources, digest) = self.sources.as_mut().filter(|_| now >= self.next)?;
         self.next = now + PAUSE;
         if !sources.hold() {
+            self.remove();
             return None;
         }
         let digest = *digest.get_or_insert_with(|| sources.settings.digest());
@@ -127,6 +129,11 @@ impl Writer {
 /// The bytes of a file; `None`: there are no flows.
 fn file(sources: &FlowSources, reader: Reader<'_>) -> Option<Vec<u8>> {
     let mut out = reader.line().into_bytes();
+    for Numbered { bridge, name, number } in &sources.numbers {
+        if !bridge.contains(char::is_control) && !name.contains(char::is_control) {
+            out.extend(format!("interface\t{}\t{bridge}\t{name}\n", number.0).as_bytes());
+        }
+    }
     let mut left = FLOWS_MAX;
     for source in &sources.datapaths {
         left -= add_datapath(&mut out, source, left);
@@ -177,18 +184,22 @@ fn add_datapath(out: &mut Vec<u8>, source: &FlowSource, max: usize) -> usize {
     let mut lists = Lists::default();
     let mut walk = Some(Walk::default());
     while let Some(from) = walk {
+        let mut some = Vec::new();
         walk = each_current(&source.backer, from, |ufid, pmd, ukey| {
-            let has_room = count < max
-                && (out.len() + records.len() + lists.text.len()) as u64 + FLOW_BYTES_MAX < FILE_MAX;
             if let PmdId::Core(core) = pmd
-                && has_room
                 && ports.contains(&ukey.flow.in_port())
-                && let Some(list) = lists.number(&ukey.actions, &ports)
             {
-                let head = (ufid.0, core, list);
-                count += usize::from(add_record(&mut records, head, ukey));
+                some.push((ufid.0, core, ukey.flow.clone(), ukey.actions.clone()));
             }
         });
+        // Flows are locked no longer.
+        for (ufid, core, flow, actions) in some {
+            let has_room = count < max
+                && (out.len() + records.len() + lists.text.len()) as u64 + FLOW_BYTES_MAX < FILE_MAX;
+            if has_room && let Some(list) = lists.number(&actions, &ports) {
+                count += usize::from(add_record(&mut records, (ufid, core, list), &flow));
+            }
+        }
     }
     let mut lines = format!("datapath\t{:016x}\t{}\n", source.hash_seed, source.datapath);
     for port in source.ports.iter().filter(is_line) {
@@ -201,8 +212,8 @@ fn add_datapath(out: &mut Vec<u8>, source: &FlowSource, max: usize) -> usize {
 }
 
 /// Adds the record of a flow; `false`: its packets have been recirculated.
-fn add_record(out: &mut Vec<u8>, (ufid, core, list): (u128, u16, u32), ukey: &Ukey) -> bool {
-    let (key, mask) = (ukey.flow.key(), ukey.flow.mask());
+fn add_record(out: &mut Vec<u8>, (ufid, core, list): (u128, u16, u32), flow: &PackedFlow) -> bool {
+    let (key, mask) = (flow.key(), flow.mask());
     if key.base.recirc_id != 0 {
         return false;
     }
