@@ -153,11 +153,19 @@ impl Parsed {
         }
     }
 
-    fn forget_port(&mut self, port: Uuid) {
-        let Some(parsed) = self.ports.remove(&port) else { return };
-        for interface in parsed.interfaces {
-            self.homes.remove(&interface);
+    /// Keeps a port no longer. Another one may have an interface of it.
+    pub(super) fn drop_port(&mut self, port: Uuid) -> Option<ParsedPort> {
+        let parsed = self.ports.remove(&port)?;
+        for interface in &parsed.interfaces {
+            if self.homes.get(interface) == Some(&port) {
+                self.homes.remove(interface);
+            }
         }
+        Some(parsed)
+    }
+
+    fn forget_port(&mut self, port: Uuid) {
+        let Some(parsed) = self.drop_port(port) else { return };
         if !parsed.notices.is_empty() || !parsed.refused.is_empty() {
             self.last = None;
         }

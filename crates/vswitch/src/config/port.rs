@@ -146,6 +146,7 @@ impl<'a> Reader<'a> {
             self.refused.extend(known.refused.iter().cloned());
             return known.config.clone();
         }
+        self.parsed.drop_port(row.uuid());
         let interfaces = row.uuid_set("interfaces");
         // Other rows decide about an interface of two ports, and about the name of a bond's own interface.
         let is_alone = !interfaces.iter().any(|uuid| self.owners.contains_key(uuid));

@@ -175,6 +175,24 @@ proptest! {
     }
 }
 
+#[test]
+fn an_interface_that_two_ports_had_is_followed() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    bed.desired();
+    bed.add_port("br0", "p0", &[], &[]);
+    bed.desired();
+    let (shared, from, to) = (bed.row("Interface", "p0"), bed.row("Port", "p0"), bed.row("Port", "p1"));
+    bed.txn(|txn| txn.mutate("Port", to, "interfaces", "insert", shared));
+    bed.desired();
+    let bridge = bed.row("Bridge", "br0");
+    bed.txn(|txn| txn.mutate("Bridge", bridge, "ports", "delete", from));
+    bed.desired();
+    bed.set("Interface", "p0", "options", map(&[("n_rxq", "2")]));
+    bed.desired();
+}
+
 /// The settings of the switch are read with all rows alone.
 fn is_increment(before: &Desired, after: &Desired) -> bool {
     Arc::ptr_eq(&before.global, &after.global)
